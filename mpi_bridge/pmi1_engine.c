@@ -387,6 +387,7 @@ void fbr_pmi1_resume(struct fbr_pmi1 *e)
 
 static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);
 
+/* Ends the barrier. If the job is broken, also ends waits for attributes. */
 static void barrier_out(struct fbr_pmi1 *e, int code)
 {
     e->in_barrier = 0;
@@ -394,7 +395,8 @@ static void barrier_out(struct fbr_pmi1 *e, int code)
         struct fbr_pmi1_slot *slot = &e->slots[i];
         enum fbr_pmi1_wait what = slot->wait;
 
-        if (what != FBR_PMI1_BARRIER && what != FBR_PMI1_RING)
+        if (what != FBR_PMI1_BARRIER && what != FBR_PMI1_RING &&
+            !(what == FBR_PMI1_NODE_ATTR && e->broken))
             continue;
         slot->wait = FBR_PMI1_NOTHING;
         if (slot->conn)

@@ -89,8 +89,8 @@ void fbr_pmi1_detach(struct fbr_pmi1_conn *conn); /* the link is gone */
 /* Takes the result of fence(): 0 and, for each agent, u32 agent, u32 length, its puts; or a
  * negative errno. */
 void fbr_pmi1_fenced(struct fbr_pmi1 *e, int code, const void *data, size_t len);
-/* A rank of the job has died, here or elsewhere, and the others go on: barriers fail from now
- * on. */
+/* A rank of the job has died, here or elsewhere, and the others go on: from now on barriers fail,
+ * and so do waits for an attribute, which that rank may have had to put. */
 void fbr_pmi1_lost(struct fbr_pmi1 *e);
 /* Takes the result of publish, lookup (`text` is the port), unpublish or spawn (`text` is the
  * new job's nspace). Does nothing if the rank does not wait any more. */

@@ -58,7 +58,7 @@ struct fbr_pmi1 {
     size_t store_size;            /* of both tables */
     struct fbr_buf puts;          /* puts since the last barrier: key, value, ... */
     uint32_t in_barrier;
-    bool broken; /* a rank of the job has died: no barrier can end */
+    bool broken; /* a rank of the job has died: nothing that others must do is waited for */
     bool resuming, resume_again;
     struct fbr_pmi1_slot *slots; /* [count] */
     struct fbr_pmi1_conn *conns;

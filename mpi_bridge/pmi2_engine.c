@@ -180,6 +180,9 @@ void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, c
     case FBR_PMI1_RING:
         reply_ring(c, code);
         break;
+    case FBR_PMI1_NODE_ATTR:
+        reply(c, "info-getnodeattr", rc, "some ranks are gone");
+        break;
     case FBR_PMI1_PUBLISH:
         reply(c, "name-publish", rc, failed);
         break;
@@ -380,6 +383,10 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
 
     if (value || !is_key(key) || !is_true(get(m, "wait"))) {
         reply_value(c, "info-getnodeattr", value);
+        return;
+    }
+    if (c->e->broken) {
+        fbr_pmi2_done(c, FBR_PMI1_NODE_ATTR, -ECONNABORTED, NULL);
         return;
     }
     copy = strdup(key);

@@ -232,6 +232,19 @@ static void test_attributes_of_the_node(void **state)
     ask(0, "cmd=info-getnodeattr;key=never;wait=TRUE;"); /* is freed with the engine */
 }
 
+static void test_no_attribute_is_waited_for_once_a_rank_is_lost(void **state)
+{
+    expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;", "");
+    did[0] = 0;
+    fbr_pmi1_lost(engine);
+    assert_string_equal(did, "0<cmd=info-getnodeattr-response;rc=14;errmsg=some ranks are gone;\n");
+    expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;",
+           "0<cmd=info-getnodeattr-response;rc=14;errmsg=some ranks are gone;\n");
+    expect(1, "cmd=info-putnodeattr;key=k;value=v;", "1<cmd=info-putnodeattr-response;rc=0;\n");
+    expect(0, "cmd=info-getnodeattr;key=k;wait=TRUE;",
+           "0<cmd=info-getnodeattr-response;rc=0;found=TRUE;value=v;\n");
+}
+
 static void test_names(void **state)
 {
     expect(0, "cmd=name-publish;name=s;port=p#1;;;infokeycount=0;", "publish 4 s p#1;\n");
@@ -367,6 +380,7 @@ int main(void)
         two(test_a_client_that_asks_for_ever_without_being_answered),
         two(test_attributes_of_the_job),
         two(test_attributes_of_the_node),
+        two(test_no_attribute_is_waited_for_once_a_rank_is_lost),
         two(test_names),
         cmocka_unit_test(test_a_ring),
         two(test_a_spawn_of_two_programs),
