@@ -96,7 +96,7 @@ int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines)
 {
     while (*lines) {
         size_t len = strcspn(lines, "\n"), key_len;
-        char pair[FBR_PMI1_KEY_MAX + FBR_PMI1_VALUE_MAX];
+        char pair[FBR_PMI2_KEY_MAX + FBR_PMI2_VALUE_MAX];
         int rc;
 
         if (len >= sizeof(pair))
@@ -107,8 +107,7 @@ int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines)
         if (!pair[key_len])
             return -EINVAL;
         pair[key_len] = 0;
-        if (!is_text(pair, FBR_PMI1_KEY_MAX, false) ||
-            !is_text(pair + key_len + 1, FBR_PMI1_VALUE_MAX, true))
+        if (!fbr_pmi2_is_key(pair) || len - key_len > FBR_PMI2_VALUE_MAX)
             return -EINVAL;
         rc = fbr_pmi1_set(e, pair, pair + key_len + 1);
         if (rc < 0)

@@ -77,7 +77,8 @@ void fbr_pmi1_close(struct fbr_pmi1 *e); /* NULL is fine; frees the connections 
 
 /* Puts a pair that every rank finds in the store. */
 int fbr_pmi1_set(struct fbr_pmi1 *e, const char *key, const char *value);
-/* The same for each line "key=value". -EINVAL: a line is malformed. */
+/* The same for each line "key=value", of the length that PMI-2 allows. -EINVAL: a line is
+ * malformed. */
 int fbr_pmi1_preput(struct fbr_pmi1 *e, const char *lines);
 
 /* Adds a connection that belongs to `rank`, or (-1) that must name its rank first, by initack.

@@ -14,9 +14,6 @@
 #include "mpi_bridge/pmi1_spawn.h"
 #include "runtime/base/buf.h"
 
-#define FBR_PMI2_KEY_MAX 65 /* with their NUL, as PMI-2 allows: one more than PMI-1 each */
-#define FBR_PMI2_VALUE_MAX 1025
-
 struct fbr_pmi1_entry {
     UT_hash_handle hh;
     char *value;

@@ -32,7 +32,7 @@ struct fbr_pmi1_spawn {
     long total, so_far;
     size_t bytes;
     struct fbr_buf preput;
-    char key[FBR_PMI1_KEY_MAX]; /* key of the preput pair that is being read */
+    char key[FBR_PMI2_KEY_MAX]; /* key of the preput pair that is being read */
 };
 
 struct fbr_pmi1_spawn *fbr_pmi1_spawn_new(void)
@@ -57,6 +57,16 @@ void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s)
     free(s);
 }
 
+bool fbr_pmi2_is_key(const char *key)
+{
+    size_t len = key ? strlen(key) : 0;
+
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)key[i] < ' ')
+            return false;
+    return len > 0 && len < FBR_PMI2_KEY_MAX;
+}
+
 long fbr_pmi1_number(const char *text, long otherwise)
 {
     char *end;
@@ -79,7 +89,7 @@ static int add_arg(struct app *app, size_t at, const char *text)
 
 static int add_preput(struct fbr_pmi1_spawn *s, const char *value)
 {
-    if (!*s->key || strlen(value) >= FBR_PMI1_VALUE_MAX)
+    if (!*s->key || strlen(value) >= FBR_PMI2_VALUE_MAX)
         return -EPROTO;
     fbr_putf(&s->preput, "%s=%s\n", s->key, value);
     *s->key = 0;
@@ -131,7 +141,7 @@ static int set_field(struct fbr_pmi1_spawn *s, struct app *app, const char *key,
     if (!strncmp(key, "arg", 3) && fbr_pmi1_number(key + 3, -1) >= 0)
         return add_arg(app, (size_t)fbr_pmi1_number(key + 3, -1), value);
     if (!strncmp(key, "preput_key_", 11)) {
-        if (strlen(value) >= sizeof(s->key) || strchr(value, '='))
+        if (!fbr_pmi2_is_key(value) || strchr(value, '='))
             return -EPROTO;
         memcpy(s->key, value, strlen(value) + 1);
         return 0;

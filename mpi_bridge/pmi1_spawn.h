@@ -15,6 +15,8 @@
 /* With their NUL, as get_maxes reports them. */
 #define FBR_PMI1_KEY_MAX 64
 #define FBR_PMI1_VALUE_MAX 1024
+#define FBR_PMI2_KEY_MAX 65 /* as PMI-2 allows */
+#define FBR_PMI2_VALUE_MAX 1025
 #define FBR_PMI1_SPAWN_MAX 1048576 /* bytes of all lines of a spawn */
 
 struct fbr_pmi1_spawn;
@@ -29,5 +31,7 @@ const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s)
 size_t fbr_pmi1_spawn_count(const struct fbr_pmi1_spawn *s);
 const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s); /* "key=value" lines */
 
+/* True if PMI-2 allows the key: it has no control characters. NULL is none. */
+bool fbr_pmi2_is_key(const char *key);
 /* The text as a number; `otherwise` if it is NULL or no number. */
 long fbr_pmi1_number(const char *text, long otherwise);

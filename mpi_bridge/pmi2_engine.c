@@ -262,22 +262,12 @@ static void on_job_connect(struct fbr_pmi1_conn *c, const struct message *m)
           "PMI cannot connect jobs here: publish a port, and look it up");
 }
 
-static bool is_key(const char *key)
-{
-    size_t len = key ? strlen(key) : 0;
-
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)key[i] < ' ')
-            return false;
-    return len > 0 && len < FBR_PMI2_KEY_MAX;
-}
-
 /* Checks the key and the value. Returns 0, or an error after it has sent the answer. */
 static int check_pair(struct fbr_pmi1_conn *c, const char *cmd, const char *key, const char *value)
 {
-    if (is_key(key) && value && strlen(value) < FBR_PMI2_VALUE_MAX)
+    if (fbr_pmi2_is_key(key) && value && strlen(value) < FBR_PMI2_VALUE_MAX)
         return 0;
-    if (is_key(key))
+    if (fbr_pmi2_is_key(key))
         reply(c, cmd, ERR_VALUE, "the value is missing or too long");
     else
         reply(c, cmd, ERR_KEY, "the key is missing, too long, or contains control characters");
@@ -299,7 +289,7 @@ static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
     if (job && *job && strcmp(job, c->e->nspace) != 0)
         reply(c, "kvs-get", ERR_OTHER, "this is not the name of its own job, see job-getid");
     else
-        reply_value(c, "kvs-get", is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
+        reply_value(c, "kvs-get", fbr_pmi2_is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);
 }
 
 static void on_fence(struct fbr_pmi1_conn *c, const struct message *m)
@@ -343,7 +333,7 @@ static void on_job_attr(struct fbr_pmi1_conn *c, const struct message *m)
         value = c->e->config.alone ? "complete" : "hierarchical";
     } else if (key && !strcmp(key, "physTopologyLevels")) {
         value = c->e->config.alone ? NULL : "complete,complete";
-    } else if (is_key(key)) {
+    } else if (fbr_pmi2_is_key(key)) {
         /* PMI_process_mapping, and what the parent job has put */
         value = fbr_pmi1_find(c->e->store, key);
     }
@@ -377,11 +367,11 @@ static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
 static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *key = get(m, "key");
-    const char *value = is_key(key) ? fbr_pmi1_find(c->e->attrs, key) : NULL;
+    const char *value = fbr_pmi2_is_key(key) ? fbr_pmi1_find(c->e->attrs, key) : NULL;
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
     char *copy;
 
-    if (value || !is_key(key) || !is_true(get(m, "wait"))) {
+    if (value || !fbr_pmi2_is_key(key) || !is_true(get(m, "wait"))) {
         reply_value(c, "info-getnodeattr", value);
         return;
     }

@@ -306,6 +306,31 @@ static void test_a_spawn_of_two_programs(void **state)
            "0<cmd=spawn-response;rc=14;errmsg=the processes could not be started;\n");
 }
 
+/* What kvs-put takes, a spawn leaves for its job, too. */
+static void test_the_longest_pair_for_a_spawned_job(void **state)
+{
+    char key[65], value[1025], text[1300], lines[1300];
+
+    memset(key, 'k', sizeof(key) - 1);
+    memset(value, 'v', sizeof(value) - 1);
+    key[64] = value[1024] = 0;
+    memcpy(key, "a b", 3);
+    memcpy(value, "\t\xc3\xa9=", 4);
+    snprintf(text, sizeof(text),
+             "cmd=spawn;ncmds=1;ppkey0=%s;ppval0=%s;subcmd=c;maxprocs=1;argc=0;", key, value);
+    snprintf(lines, sizeof(lines), "%s=%s\n", key, value);
+    ask(0, text);
+    assert_non_null(strstr(did, lines));
+    assert_int_equal(fbr_pmi1_preput(engine, lines), 0);
+    snprintf(text, sizeof(text), "cmd=info-getjobattr;key=%s;", key);
+    ask(1, text);
+    assert_non_null(strstr(did, value));
+    snprintf(lines, sizeof(lines), "%sk=v\n", key);
+    assert_int_equal(fbr_pmi1_preput(engine, lines), -EINVAL);
+    snprintf(lines, sizeof(lines), "k=%sv\n", value);
+    assert_int_equal(fbr_pmi1_preput(engine, lines), -EINVAL);
+}
+
 static void test_a_spawn_that_makes_no_sense_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -316,6 +341,8 @@ static void test_a_spawn_that_makes_no_sense_is_refused(void **state)
         "cmd=spawn;ncmds=1;subcmd=;maxprocs=1;",
         "cmd=spawn;ncmds=1;subcmd=a;maxprocs=1;argv7=x;",
         "cmd=spawn;ncmds=1;ppkey0=k;ppval0=two\nlines;subcmd=a;maxprocs=1;",
+        "cmd=spawn;ncmds=1;ppkey0=two\nlines;ppval0=v;subcmd=a;maxprocs=1;",
+        "cmd=spawn;ncmds=1;ppkey0=\tring-0-left;ppval0=v;subcmd=a;maxprocs=1;",
     };
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -384,6 +411,7 @@ int main(void)
         two(test_names),
         cmocka_unit_test(test_a_ring),
         two(test_a_spawn_of_two_programs),
+        two(test_the_longest_pair_for_a_spawned_job),
         two(test_a_spawn_that_makes_no_sense_is_refused),
         two(test_messages_may_come_in_pieces),
         cmocka_unit_test(test_nonsense_is_hung_up_on),
