@@ -19,6 +19,7 @@
 #include "runtime/pin/topology.h"
 
 #define COLUMNS 96
+#define MORE ",..."
 #define NAMED 4 /* largest number of processes that a cell names all */
 
 struct drawing {
@@ -100,6 +101,13 @@ static void name_processes(const struct drawing *d, const uint64_t *set, const c
     }
 }
 
+/* Ends a list of cores, for whose end the caller has left room. */
+static void end_list(struct fbr_cpulist *l)
+{
+    if (fbr_cpulist_end(l) < 0)
+        memcpy(l->out + l->len, MORE, sizeof(MORE));
+}
+
 /* ---- Cells ---- */
 
 static void put_cell(struct drawing *d, const char *indent, const char *what, unsigned at)
@@ -136,7 +144,7 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
 
     while (i >= 0 && i < end && cores[i].span.end <= span.end) {
         struct fbr_span core = cores[i].span;
-        struct fbr_cpulist list = {.out = what, .size = sizeof(what)};
+        struct fbr_cpulist list = {.out = what, .size = sizeof(what) - strlen(MORE)};
 
         if (!one_owner(d, core, core.first)) {
             for (unsigned at = core.first; at < core.end; at++) {
@@ -149,7 +157,7 @@ static void put_cells(struct drawing *d, struct fbr_span span, const char *inden
         for (; i < end && cores[i].span.end <= span.end && one_owner(d, cores[i].span, core.first);
              i++)
             fbr_cpulist_add(&list, cores[i].number);
-        fbr_cpulist_end(&list);
+        end_list(&list);
         put_cell(d, indent, what, core.first);
     }
     fbr_putf(&d->out, "\n");
@@ -284,7 +292,7 @@ static void put_numa(struct drawing *d, const struct fbr_place *numa, const char
 {
     const struct fbr_topology *t = d->t;
     char deeper[16], list[64];
-    struct fbr_cpulist cores = {.out = list, .size = sizeof(list)};
+    struct fbr_cpulist cores = {.out = list, .size = sizeof(list) - strlen(MORE)};
     uint64_t bytes = 0;
 
     snprintf(deeper, sizeof(deeper), "%s  ", indent);
@@ -294,7 +302,7 @@ static void put_numa(struct drawing *d, const struct fbr_place *numa, const char
     for (unsigned i = 0; i < t->nplaces[FBR_LEVEL_CORE]; i++)
         if (inside(t->places[FBR_LEVEL_CORE][i].span, numa->span))
             fbr_cpulist_add(&cores, t->places[FBR_LEVEL_CORE][i].number);
-    fbr_cpulist_end(&cores);
+    end_list(&cores);
     fbr_putf(&d->out, "%sNUMA %u", indent, numa->number);
     if (bytes >= UINT64_C(1) << 30)
         fbr_putf(&d->out, ", %llu GiB", (unsigned long long)((bytes + (UINT64_C(1) << 29)) >> 30));

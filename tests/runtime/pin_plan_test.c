@@ -622,6 +622,19 @@ static void many_ranks_in_a_place_are_counted_and_lines_are_broken(void **state)
                    "    [11: r11]\n");
 }
 
+static void a_list_of_cores_that_is_too_long_is_drawn_as_such(void **state)
+{
+    expect_drawing("only:0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,42,44,46:"
+                   "synthetic:pack:1 core:48 pu:1",
+                   WISH(.count = 1, .bind = FBR_BIND_PACKAGE),
+                   "1 package, 1 NUMA node, 24 cores, 24 hardware threads, 0 GPUs that this "
+                   "process may use; the machine has more\n"
+                   "package 0\n"
+                   "  NUMA 0, 1 GiB, cores 0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,"
+                   "40,...\n"
+                   "    [0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34,36,38,40,...: r0]\n");
+}
+
 /* No processor twice, unless they share; none that may not be used. */
 static void expect_apart(unsigned count, bool own, const unsigned char *allowed, size_t bytes)
 {
@@ -728,6 +741,7 @@ int main(void)
         cmocka_unit_test(lists_that_we_were_given_are_kept_to),
         cmocka_unit_test(a_machine_is_drawn_with_its_ranks),
         cmocka_unit_test(many_ranks_in_a_place_are_counted_and_lines_are_broken),
+        cmocka_unit_test(a_list_of_cores_that_is_too_long_is_drawn_as_such),
         cmocka_unit_test(all_wishes_on_all_machines),
     };
 
