@@ -525,10 +525,9 @@ static int describe_all(struct plan *p, bool shared)
             return out_of_memory(p);
         if (rc)
             fbr_fail(p->err, rc,
-                     "the list of processors or NUMA nodes of rank %u has more than %d characters; "
-                     "bind to "
-                     "something smaller",
-                     i, FBR_PIN_LIST);
+                     "rank %u would be bound to processors or NUMA nodes in too many pieces; bind "
+                     "to something smaller",
+                     i);
         if (p->wish->bind_memory && !pin->nodes[0] && !rc && !strstr(p->note, "memory"))
             note(p, "this process may not use the memory near some ranks, so it is not bound");
         write_where(p, span, pin->where, sizeof(pin->where));

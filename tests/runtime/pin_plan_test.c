@@ -547,6 +547,20 @@ static void lists_that_we_were_given_are_kept_to(void **state)
     expect_gpus(1, "0,1");
 }
 
+static void places_in_too_many_pieces_are_refused(void **state)
+{
+    char source[2048] = "only:0";
+    size_t len = strlen(source);
+
+    for (int i = 2; i < 400; i += 2)
+        len += (size_t)snprintf(source + len, sizeof(source) - len, ",%d", i);
+    snprintf(source + len, sizeof(source) - len, ":synthetic:numa:400 core:1 pu:1");
+    assert_int_equal(place(source, WISH(.count = 1, .bind = FBR_BIND_PACKAGE, .bind_memory = true)),
+                     -E2BIG);
+    assert_string_equal(error.text, "rank 0 would be bound to processors or NUMA nodes in too many "
+                                    "pieces; bind to something smaller");
+}
+
 /* ---- Pictures ---- */
 
 static void name_rank(void *user, unsigned i, char *out, size_t size)
@@ -739,6 +753,7 @@ int main(void)
         cmocka_unit_test(a_topology_without_devices_says_so),
         cmocka_unit_test(each_gpu_has_its_nic),
         cmocka_unit_test(lists_that_we_were_given_are_kept_to),
+        cmocka_unit_test(places_in_too_many_pieces_are_refused),
         cmocka_unit_test(a_machine_is_drawn_with_its_ranks),
         cmocka_unit_test(many_ranks_in_a_place_are_counted_and_lines_are_broken),
         cmocka_unit_test(a_list_of_cores_that_is_too_long_is_drawn_as_such),
