@@ -227,7 +227,6 @@ static void even_ranks_stay_within_the_slots(void **state)
         {{.size = 4, .nodes = 2}, "a=2 b=2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct run_hosts_wish wish = cases[i].wish;
 

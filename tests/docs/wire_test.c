@@ -49,7 +49,6 @@ static int open_page(void **state)
     FILE *f;
     size_t n;
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/docs/wire.md", source ? source : ".");
     f = fopen(path, "r");
     page = calloc(1, 1u << 20);
@@ -62,7 +61,6 @@ static int open_page(void **state)
 
 static int close_page(void **state)
 {
-    (void)state;
     free(page);
     return 0;
 }
@@ -120,7 +118,6 @@ static void test_frames_have_the_numbers_of_the_page(void **state)
         {FBR_TUNNEL_END, "TUNNEL_END"},
     };
 
-    (void)state;
     expect_numbers(rows, COUNT(rows));
     assert_int_equal(FBR_JOB_PENDING, 0);
     assert_int_equal(FBR_JOB_STARTED, 1);
@@ -149,7 +146,6 @@ static void test_rings_have_the_numbers_of_the_page(void **state)
         {FBR_RING_RESIZE, "RESIZE |"},
     };
 
-    (void)state;
     expect_numbers(rows, COUNT(rows));
 }
 
@@ -193,7 +189,6 @@ static void test_records_have_the_numbers_of_the_page(void **state)
         {FBR_AEAD_CHACHA20_POLY1305, "ChaCha20-Poly1305"},
     };
 
-    (void)state;
     expect_numbers(rows, COUNT(rows));
 }
 
@@ -206,7 +201,6 @@ static void test_run_control_has_the_numbers_of_the_page(void **state)
         {FBR_RUN_CONTROL_RANK, "RANK |"},      {FBR_RUN_CONTROL_DONE, "DONE |"},
     };
 
-    (void)state;
     expect_numbers(rows, COUNT(rows));
     assert_int_equal(FBR_RUN_RING, 0);
     assert_int_equal(FBR_RUN_POOL, 1);
@@ -222,7 +216,6 @@ static void test_messages_of_a_tunnel_have_the_numbers_of_the_page(void **state)
         {FBR_MSG_TAKEN, "TAKEN |"},
     };
 
-    (void)state;
     expect_numbers(rows, COUNT(rows));
 }
 
@@ -233,7 +226,6 @@ static void test_requests_of_a_store_have_the_numbers_of_the_page(void **state)
         "PUSH",    "POP",     "AT",        "LENGTH",      "LOCK",       "UNLOCK",
         "ACQUIRE", "RELEASE", "EVENT_SET", "EVENT_CLEAR", "EVENT_WAIT", "BARRIER"};
 
-    (void)state;
     assert_int_equal(COUNT(names), FBR_STORE_OPS - 1);
     for (size_t i = 0; i < COUNT(names); i++) {
         char text[64];
@@ -281,7 +273,6 @@ static void test_limits_have_the_values_of_the_page(void **state)
                                       LIMIT(FBR_RUN_CONTROL_REQUEST_MAX),
                                       LIMIT(FBR_RUN_CONTROL_ANSWER_MAX)};
 
-    (void)state;
     expect_constants(rows, COUNT(rows));
     assert_int_equal(sizeof(struct fiber_address), 192);
 }
@@ -291,7 +282,6 @@ static void test_magic_numbers_are_those_of_the_page(void **state)
     static const uint32_t magics[] = {FBR_HELLO_MAGIC, FBR_WORKER_MAGIC, FBR_HOST_MAGIC,
                                       FBR_MANAGER_MAGIC};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(magics); i++) {
         char text[16];
 
