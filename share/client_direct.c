@@ -114,6 +114,7 @@ void fbr_client_on_direct(struct client_lane *l, struct fbr_cur *c)
     if (g->streams_out)
         g->streams_out = fbr_client_notify(l, FBR_CH_GO, NULL, 0) == 0;
     pthread_cond_broadcast(&g->lanes[!l->number].arrived);
+    fbr_client_show(&g->lanes[!l->number]);
 }
 
 bool fbr_client_reads_stream(const struct client_lane *l)

@@ -265,6 +265,7 @@ static void test_a_thread_that_counts_takes_no_signal_of_a_get(void **state)
 
 /* ---- An owner of a channel ---- */
 
+#define END_ONE 2 /* a flag of a pipe's address */
 #define RECORDS 64
 
 struct owner {
@@ -275,6 +276,8 @@ struct owner {
     uint64_t peer;
     uint32_t ops[RECORDS], n;
     uint32_t hungry; /* the highest number in an ASK */
+    uint8_t token[FBR_DIRECT_TOKEN];
+    char path[FBR_DIRECT_PATH];
 };
 
 static void owner_send(struct owner *o, uint32_t op, uint32_t lane, uint64_t first, uint64_t second)
@@ -292,6 +295,7 @@ static void on_owner_record(void *arg, uint64_t peer, const void *record, size_t
 {
     struct fbr_cur c = fbr_cur(record, len);
     uint32_t op = fbr_get_u32(&c), lane = fbr_get_u32(&c), hungry;
+    struct fbr_cur stream = c;
     uint64_t first = fbr_get_u64(&c), probe;
     struct owner *o = arg;
 
@@ -301,6 +305,10 @@ static void on_owner_record(void *arg, uint64_t peer, const void *record, size_t
         o->ops[o->n++] = op;
     if (op == FBR_CH_ATTACH || op == FBR_CH_LEAVE || op == FBR_CH_SIZE)
         owner_send(o, op, lane, first, 0);
+    if (op == FBR_CH_DIRECT) {
+        memcpy(o->token, fbr_get(&stream, sizeof(o->token)), sizeof(o->token));
+        fbr_get_str(&stream, o->path, sizeof(o->path));
+    }
     if (op == FBR_CH_ASK) {
         hungry = fbr_get_u32(&c);
         fbr_get_u32(&c);
@@ -377,6 +385,19 @@ static void await_sleep(struct ender *e)
         sched_yield();
 }
 
+/* An end of the pipe that asks for a stream. */
+static struct fiber_pipe *ask_for_stream(const struct fiber_address *address)
+{
+    struct fiber_pipe *end;
+    struct fiber_bytes b;
+
+    CHECK(fiber_pipe_connect(&end, address) == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(fiber_pipe_send(end, "x", 1, LONG_MS) == 0);
+    CHECK(fiber_pipe_recv(end, &b, 1) == -ETIMEDOUT);
+    return end;
+}
+
 /* Asks for a stream, closes the end before the answer comes, and opens it again meanwhile. */
 static int close_and_open(const void *arg, size_t len)
 {
@@ -384,13 +405,9 @@ static int close_and_open(const void *arg, size_t len)
     struct fiber_queue *report = connect_queue(&o->report);
     struct ender closer = {.end = NULL}, opener = {.address = &o->channel};
     pthread_t threads[2];
-    struct fiber_bytes b;
 
     CHECK(fiber_config_set("linger", "1h") == 0);
-    CHECK(fiber_pipe_connect(&closer.end, &o->channel) == 0);
-    for (int i = 0; i < 8; i++)
-        CHECK(fiber_pipe_send(closer.end, "x", 1, LONG_MS) == 0);
-    CHECK(fiber_pipe_recv(closer.end, &b, 1) == -ETIMEDOUT);
+    closer.end = ask_for_stream(&o->channel);
     CHECK(pthread_create(&threads[0], NULL, close_end, &closer) == 0);
     await_sleep(&closer);
     CHECK(pthread_create(&threads[1], NULL, open_end, &opener) == 0);
@@ -410,7 +427,7 @@ static void test_an_end_that_closes_is_opened_again_after_it_has_left(void **sta
     struct owner o;
 
     report = open_queue(0, &order.report);
-    owner_open(&o, FBR_KIND_PIPE, 2); /* end 1 */
+    owner_open(&o, FBR_KIND_PIPE, END_ONE);
     order.channel = o.address;
     p = start(close_and_open, &order, sizeof(order));
     expect_number(report, 1);
@@ -427,6 +444,41 @@ static void test_an_end_that_closes_is_opened_again_after_it_has_left(void **sta
     assert_int_equal(attached, 2);
     fbr_object_close(o.object);
     fiber_queue_close(report);
+}
+
+static int watch_and_get(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *end = ask_for_stream(&o->channel);
+    struct pollfd fd = {.fd = fiber_pipe_fd(end), .events = POLLIN};
+    struct fiber_bytes b;
+
+    keep(end);
+    CHECK(fd.fd >= 0 && poll(&fd, 1, HANGS_MS) == 1);
+    CHECK(fiber_pipe_recv(end, &b, LONG_MS) == 0 && *(uint64_t *)b.data == 7);
+    fiber_bytes_free(&b);
+    return 0;
+}
+
+/* The owner sends by the stream before its answer arrives, and the user watches the end by then. */
+static void test_a_message_of_a_stream_that_is_not_wanted_raises_the_descriptor(void **state)
+{
+    uint64_t number = 7;
+    struct fiber_process *p;
+    struct fbr_direct *d;
+    struct order order;
+    struct owner o;
+
+    owner_open(&o, FBR_KIND_PIPE, END_ONE);
+    order.channel = o.address;
+    p = start(watch_and_get, &order, sizeof(order));
+    owner_await(&o, FBR_CH_WATCH);
+    assert_int_equal(fbr_direct_connect(&d, o.path, o.token, MIB), 0);
+    assert_int_equal(fbr_direct_send(d, &number, sizeof(number), UINT64_MAX), 0);
+    owner_send(&o, FBR_CH_DIRECT_IS, 1, 1, 0);
+    join(p);
+    fbr_direct_unref(d);
+    fbr_object_close(o.object);
 }
 
 static int get_late(const void *arg, size_t len)
@@ -542,6 +594,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),
         cmocka_unit_test(test_a_thread_that_counts_takes_no_signal_of_a_get),
         cmocka_unit_test(test_an_end_that_closes_is_opened_again_after_it_has_left),
+        cmocka_unit_test(test_a_message_of_a_stream_that_is_not_wanted_raises_the_descriptor),
         cmocka_unit_test(test_a_thread_with_a_message_in_doubt_is_not_hungry),
         cmocka_unit_test(test_no_record_comes_before_the_receiver_knows_its_proxy),
     };
