@@ -50,26 +50,29 @@ void fbr_client_ask_stream(struct client_lane *l)
     fbr_wipe(token, sizeof(token));
 }
 
-/* Moves the messages of the stream to `spilled`. Under rx and the lock. */
-static void spill(struct fbr_client *g)
+/* Moves the messages of the stream to `spilled`. -ENOMEM: the rest is still in the stream. Under rx
+ * and the lock. */
+static int spill(struct fbr_client *g)
 {
     struct client_message **at = &g->spilled, *m;
     struct fiber_bytes b;
+    int rc;
 
     while (*at)
         at = &(*at)->next;
     fbr_direct_shut(g->direct);
-    while (fbr_direct_take(g->direct, &b) == 0) {
+    for (;;) {
         m = calloc(1, sizeof(*m));
-        if (!m) {
-            free(b.data);
-            continue;
-        }
+        rc = m ? fbr_direct_take(g->direct, &b) : -ENOMEM;
+        if (rc < 0)
+            break;
         *m = (struct client_message){.data = b.data, .len = b.len};
         *at = m;
         at = &m->next;
     }
-    g->streams_in = false;
+    free(m);
+    g->streams_in = rc == -ENOMEM;
+    return g->streams_in ? rc : 0;
 }
 
 struct client_message *fbr_client_unspill(struct fbr_client *g)
@@ -121,7 +124,7 @@ bool fbr_client_reads_stream(const struct client_lane *l)
 {
     const struct fbr_client *g = l->client;
 
-    return g->streams_in && (int)l->number != g->near;
+    return g->streams_in && !g->spilled && (int)l->number != g->near;
 }
 
 bool fbr_client_writes_stream(const struct client_lane *l)
@@ -176,9 +179,10 @@ int fbr_client_get_direct(struct client_lane *l, struct fbr_direct *d, struct fi
     return -ESTALE;
 }
 
-void fbr_client_end_stream(struct fbr_client *g)
+int fbr_client_end_stream(struct fbr_client *g)
 {
     struct fbr_direct *d = NULL;
+    int rc = 0;
 
     pthread_mutex_lock(&g->lock);
     if (g->streams_in && !g->leaving) {
@@ -187,12 +191,12 @@ void fbr_client_end_stream(struct fbr_client *g)
     }
     pthread_mutex_unlock(&g->lock);
     if (!d)
-        return;
+        return 0;
     fbr_direct_wake(d);
     fbr_direct_lock(d, UINT64_MAX);
     pthread_mutex_lock(&g->lock);
     if (g->direct == d && g->streams_in)
-        spill(g);
+        rc = spill(g);
     g->leaving = false;
     for (int i = 0; i < g->n_lanes; i++) {
         pthread_cond_broadcast(&g->lanes[i].arrived);
@@ -201,6 +205,7 @@ void fbr_client_end_stream(struct fbr_client *g)
     pthread_mutex_unlock(&g->lock);
     fbr_direct_unlock(d);
     fbr_direct_unref(d);
+    return rc;
 }
 
 void fbr_client_return_stream(struct fbr_client *g)

@@ -430,7 +430,8 @@ int fbr_client_fd(struct fbr_client *g, int lane)
     pthread_mutex_lock(&g->lock);
     g->no_direct = true;
     pthread_mutex_unlock(&g->lock);
-    fbr_client_end_stream(g);
+    if ((rc = fbr_client_end_stream(g)) < 0)
+        return fbr_keep(rc, "channel: out of memory");
     pthread_mutex_lock(&g->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0 && !l->watching && !g->gone)

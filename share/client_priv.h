@@ -136,8 +136,9 @@ bool fbr_client_writes_stream(const struct client_lane *l);
 /* Without the lock. -ESTALE: the message may come another way now, look again. */
 int fbr_client_get_direct(struct client_lane *l, struct fbr_direct *d, struct fiber_bytes *out,
                           uint64_t deadline);
-/* Ends reading by the stream and moves the content of the stream to `spilled`. Without the lock. */
-void fbr_client_end_stream(struct fbr_client *g);
+/* Ends reading by the stream and moves the content of the stream to `spilled`. -ENOMEM: the rest is
+ * read by the stream, after `spilled`. Without the lock. */
+int fbr_client_end_stream(struct fbr_client *g);
 /* The same, and sends the content back to the owner. */
 void fbr_client_return_stream(struct fbr_client *g);
 /* Removes and returns the first message of `spilled`; NULL: there is none. */

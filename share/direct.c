@@ -407,6 +407,12 @@ int fbr_direct_take(struct fbr_direct *d, struct fiber_bytes *out)
     return -EPIPE;
 }
 
+void fbr_direct_put_back(struct fbr_direct *d, const struct fiber_bytes *message)
+{
+    d->message = message->data;
+    d->have = d->whole = message->len;
+}
+
 void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline)
 {
     struct pollfd p[2] = {{.fd = d->fd, .events = POLLIN}, {.fd = d->wake, .events = POLLIN}};

@@ -57,6 +57,8 @@ void fbr_direct_unlock(struct fbr_direct *d);
 /* The next message; `out` NULL: whether there is one. -EAGAIN: not yet; -EPIPE: no more will come;
  * -ENOMEM, -EMFILE: try again. */
 int fbr_direct_take(struct fbr_direct *d, struct fiber_bytes *out);
+/* The next take returns this message again, which the last one returned. */
+void fbr_direct_put_back(struct fbr_direct *d, const struct fiber_bytes *message);
 /* Waits until a take may give another result, fbr_direct_wake() is called, or the deadline has
  * come. */
 void fbr_direct_sleep(struct fbr_direct *d, uint64_t deadline);

@@ -468,17 +468,24 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
     notify_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
 }
 
+/* The peer's messages come by the stream, after those that are here. */
+static void read_stream(struct lane *l)
+{
+    struct fbr_queue_engine_stats s;
+
+    fbr_queue_engine_stats(l->engine, &s);
+    l->host->before = s.waiting + s.assigned + s.parked;
+    l->host->streams = true;
+}
+
 /* The peer sends by the stream from now on, after the messages that it has put. */
 static void take_go(struct lane *l, uint64_t peer)
 {
     struct fbr_owner *h = l->host;
-    struct fbr_queue_engine_stats s;
 
     if (!h->direct || h->direct_peer != peer || (int)l->number == h->near)
         return;
-    fbr_queue_engine_stats(l->engine, &s);
-    h->before = s.waiting + s.assigned + s.parked;
-    h->streams = true;
+    read_stream(l);
     pthread_cond_broadcast(&l->arrived);
 }
 
@@ -573,11 +580,35 @@ static void retired(void *user)
     fbr_owner_release(user);
 }
 
-void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
+/* Under both locks. -ENOMEM: the rest is still in the stream. */
+static int empty_stream(struct lane *l)
+{
+    struct fbr_owner *h = l->host;
+    struct fiber_bytes m;
+    int rc;
+
+    fbr_direct_shut(h->direct); /* no message arrives after those that we take */
+    while ((rc = fbr_direct_take(h->direct, &m)) == 0) {
+        uint64_t call = FBR_QUEUE_OURS | ++h->next_call;
+
+        rc = fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len);
+        if (rc < 0) {
+            fbr_direct_put_back(h->direct, &m);
+            break;
+        }
+    }
+    fbr_queue_engine_put_admit(l->engine, h->direct_peer);
+    h->streams = false;
+    if (rc == -ENOMEM)
+        read_stream(l);
+    return rc == -ENOMEM ? rc : 0;
+}
+
+int fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
 {
     struct lane *l = &h->lanes[!end];
     struct fbr_direct *d = NULL;
-    struct fiber_bytes m;
+    int rc = 0;
 
     pthread_mutex_lock(&h->lock);
     h->no_direct |= for_ever;
@@ -587,27 +618,19 @@ void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
     }
     pthread_mutex_unlock(&h->lock);
     if (!d)
-        return;
+        return 0;
     fbr_direct_wake(d);
     fbr_direct_lock(d, UINT64_MAX);
     pthread_mutex_lock(&h->lock);
-    if (h->direct == d && h->streams) {
-        fbr_direct_shut(d); /* no message arrives after those that we take */
-        while (fbr_direct_take(d, &m) == 0) {
-            uint64_t call = FBR_QUEUE_OURS | ++h->next_call;
-
-            if (fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len) < 0)
-                free(m.data);
-        }
-        fbr_queue_engine_put_admit(l->engine, h->direct_peer);
-        h->streams = false;
-    }
+    if (h->direct == d && h->streams)
+        rc = empty_stream(l);
     h->leaving = false;
     for (int i = 0; i < h->n_lanes; i++) /* the readers of both ends wait for this */
         pthread_cond_broadcast(&h->lanes[i].arrived);
     pthread_mutex_unlock(&h->lock);
     fbr_direct_unlock(d);
     fbr_direct_unref(d);
+    return rc;
 }
 
 /* Releases the lock. If both ends of a pipe have ended, it ends. */

@@ -263,9 +263,10 @@ int fbr_owner_get(struct fbr_owner *h, int lane, struct fiber_bytes *out, int ti
 int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches)
 {
     struct lane *l = &h->lanes[lane];
-    int fd;
+    int fd, rc = fbr_owner_end_stream(h, !lane, true);
 
-    fbr_owner_end_stream(h, !lane, true);
+    if (rc < 0)
+        return fbr_keep(rc, "channel: out of memory");
     pthread_mutex_lock(&h->lock);
     fd = fbr_ready_fd(&l->ready);
     if (fd >= 0) {

@@ -97,6 +97,6 @@ bool fbr_owner_by_stream(const struct lane *l);
  * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h);
 /* Turns the content of the stream to this end into messages like others, because another process is
- * about to read there, or a thread watches (`for_ever`: the end gets no other stream). Without the
- * lock, any thread. */
-void fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever);
+ * about to read there, or a thread watches (`for_ever`: the end gets no other stream). -ENOMEM: the
+ * rest of the messages stays in the stream. Without the lock, any thread. */
+int fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever);

@@ -65,6 +65,37 @@ static int open_pipe(struct other *o, struct fiber_reply *reply)
     return rc < 0 ? rc : fiber_reply_write(reply, &a, sizeof(a));
 }
 
+#define ROUNDS 50 /* of a conversation, after which a pipe has a stream */
+
+static int open_silent_pipe(struct other *o, struct fiber_reply *reply)
+{
+    struct fiber_address a;
+    int rc = fiber_pipe_open(o->ends, 0);
+
+    if (rc == 0)
+        rc = fiber_pipe_address(o->ends[1], &a);
+    if (rc == 0)
+        fiber_pipe_close(o->ends[1]);
+    return rc < 0 ? rc : fiber_reply_write(reply, &a, sizeof(a));
+}
+
+/* Answers ROUNDS messages, and sends ours. */
+static int answer_and_send(struct fiber_pipe *end)
+{
+    struct fiber_bytes b;
+    int rc = 0;
+
+    for (int i = 0; rc == 0 && i < ROUNDS; i++) {
+        rc = fiber_pipe_recv(end, &b, LONG_MS);
+        fiber_bytes_free(&b);
+        if (rc == 0)
+            rc = fiber_pipe_send(end, "", 0, LONG_MS);
+    }
+    for (int i = 0; rc == 0 && i < MESSAGES; i++)
+        rc = fiber_pipe_send(end, message(i), len_of(i), LONG_MS);
+    return rc;
+}
+
 /* How many messages came by the pipe, until the other end was gone; they come in order. */
 static int drain_pipe(struct other *o, struct fiber_reply *reply)
 {
@@ -87,6 +118,10 @@ static int call_other(void *state, const char *method, const void *in, size_t le
 
     if (strcmp(method, "pipe") == 0)
         return open_pipe(o, reply);
+    if (strcmp(method, "silent pipe") == 0)
+        return open_silent_pipe(o, reply);
+    if (strcmp(method, "talk") == 0)
+        return answer_and_send(o->ends[0]);
     if (strcmp(method, "drain") == 0)
         return drain_pipe(o, reply);
     fiber_queue_close(o->queue);
@@ -388,6 +423,85 @@ static void test_a_pipe_of_another_process(void **state)
     }
 }
 
+static void talk(struct fiber_pipe *end)
+{
+    struct fiber_bytes b;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        must(fiber_pipe_send(end, "", 0, LONG_MS));
+        must(fiber_pipe_recv(end, &b, LONG_MS));
+        fiber_bytes_free(&b);
+    }
+}
+
+/* Asks for the descriptor of the end; whether there may be a next request to refuse. Then all that
+ * came by the stream is still there. */
+static bool watch_stream(struct fiber_pipe *end, unsigned k)
+{
+    int received;
+    bool more;
+
+    begin_refusing(k);
+    more = end_refusing(k, watch_pipe(end));
+    must(recv_all(end, &received));
+    return more;
+}
+
+static int talk_and_leave(const void *arg, size_t len)
+{
+    struct fiber_pipe *end;
+
+    CHECK(fiber_pipe_connect(&end, arg) == 0);
+    CHECK(answer_and_send(end) == 0);
+    fiber_pipe_close(end);
+    return 0;
+}
+
+static void test_a_stream_to_this_process(void **state)
+{
+    bool more = true;
+
+    for (unsigned k = 1; more; k++) {
+        struct fiber_pipe *ends[2];
+        struct fiber_process *p;
+        struct fiber_address a;
+
+        must(fiber_pipe_open(ends, 0));
+        must(fiber_pipe_address(ends[1], &a));
+        p = start(talk_and_leave, &a, sizeof(a));
+        fiber_pipe_close(ends[1]);
+        talk(ends[0]);
+        join(p);
+        more = watch_stream(ends[0], k);
+        fiber_pipe_close(ends[0]);
+    }
+}
+
+static void test_a_stream_from_another_process(void **state)
+{
+    bool more = true;
+
+    for (unsigned k = 1; more; k++) {
+        struct fiber_manager *m;
+        struct fiber_future *f;
+        struct fiber_pipe *end;
+        struct fiber_address a;
+        int came;
+
+        ask("silent pipe", &a, sizeof(a));
+        must(fiber_pipe_connect(&end, &a));
+        must(fiber_manager_connect(&m, &owner_address));
+        must(fiber_manager_call_async(m, "talk", NULL, 0, &f));
+        talk(end);
+        must(fiber_future_get(f, NULL, LONG_MS));
+        fiber_future_close(f);
+        fiber_manager_close(m);
+        more = watch_stream(end, k);
+        fiber_pipe_close(end);
+        ask("drain", &came, sizeof(came));
+    }
+}
+
 /* ---- Stores ---- */
 
 struct round {
@@ -546,6 +660,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_queue_is_put_to_and_closed_at_once),
         cmocka_unit_test(test_a_pipe_of_this_process),
         cmocka_unit_test(test_a_pipe_of_another_process),
+        cmocka_unit_test(test_a_stream_to_this_process),
+        cmocka_unit_test(test_a_stream_from_another_process),
         cmocka_unit_test(test_a_store),
         cmocka_unit_test(test_a_program_gets_its_work),
     };
