@@ -116,6 +116,7 @@ static int stream_late(const void *arg, size_t len)
     CHECK(fbr_direct_send(d, &number, sizeof(number), UINT64_MAX) == 0);
     user_post(&u, FBR_CH_GO, 1, NULL, 0);
     CHECK(get_number(go, LONG_MS, &rc) == 2);
+    fbr_proxy_close(u.proxy);
     fbr_direct_unref(d);
     fbr_buf_fini(&b);
     return 0;
@@ -170,6 +171,7 @@ static int put_with_high_numbers(const void *arg, size_t len)
         user_post(&u, FBR_CH_PUTS, 0, &puts, sizeof(puts));
     }
     user_call(&u, FBR_CH_SIZE, 0);
+    fbr_proxy_close(u.proxy);
     return 0;
 }
 
@@ -201,6 +203,7 @@ static int take_ahead_and_hang(const void *arg, size_t len)
     user_post(&u, FBR_CH_ASK, 0, &ask, sizeof(ask));
     user_await(&u, FBR_CH_EMPTY);
     CHECK(put_number(report, 1) == 0 && get_number(go, LONG_MS, &rc) == 1);
+    fbr_proxy_close(u.proxy);
     return 0;
 }
 
