@@ -313,6 +313,8 @@ static void on_owner_record(void *arg, uint64_t peer, const void *record, size_t
         memcpy(o->token, fbr_get(&stream, sizeof(o->token)), sizeof(o->token));
         fbr_get_str(&stream, o->path, sizeof(o->path));
     }
+    if (op == FBR_CH_RETURNED && first == 1) /* the message came back */
+        owner_send(o, FBR_CH_DELIVER, lane, 2, 0);
     if (op == FBR_CH_ASK) {
         hungry = fbr_get_u32(&c);
         fbr_get_u32(&c);
@@ -497,7 +499,7 @@ static int get_late(const void *arg, size_t len)
 }
 
 /* The thread has waited so long that the message is in doubt, and the message is recalled before
- * the thread wakes up. */
+ * the thread wakes up; if not, it comes again. */
 static void test_a_thread_with_a_message_in_doubt_is_not_hungry(void **state)
 {
     struct fiber_process *p;
