@@ -168,7 +168,7 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
 static void *close_held(void *arg)
 {
     struct fiber_pipe *p = arg;
-    struct fbr_share *s = fbr_share();
+    struct fbr_share *s = fbr_rt_any()->share;
 
     fiber_pipe_close(p);
     pthread_mutex_lock(&s->lock);
@@ -182,26 +182,20 @@ static void *close_held(void *arg)
 static void release(struct fbr_hold *h)
 {
     struct fiber_pipe *p = h->held;
-    struct fbr_share *s;
-    pthread_t thread;
+    struct fbr_share *s = fbr_rt_any()->share; /* the pipe has opened it; also after the end */
     bool apart;
 
     if (p->host) {
         fiber_pipe_close(p);
         return;
     }
-    s = fbr_share();
-    if (!s)
-        return;
     pthread_mutex_lock(&s->lock);
     apart = !s->ended;
     s->closing += apart;
     pthread_mutex_unlock(&s->lock);
     if (!apart) /* the owner is not notified any more */
         fiber_pipe_close(p);
-    else if (pthread_create(&thread, NULL, close_held, p) == 0)
-        pthread_detach(thread);
-    else
+    else if (fbr_thread_start(NULL, close_held, p) < 0)
         close_held(p);
 }
 
