@@ -108,14 +108,10 @@ enum fbr_channel_op {
 
 struct fbr_owner;
 
-struct fbr_owner_options {
-    enum fbr_kind kind;
-    int lanes;
-    int handles; /* how many handles hold it; each handle releases it once */
-    struct fbr_queue_engine_config config;
-};
-
-int fbr_owner_open(struct fbr_owner **h, const struct fbr_owner_options *o);
+/* A queue with one handle, or a pipe with two; each handle releases it once. config->held is
+ * ignored. */
+int fbr_owner_open(struct fbr_owner **h, enum fbr_kind kind,
+                   const struct fbr_queue_engine_config *config);
 /* The channel, if its address is of this process, held once more; or NULL. */
 struct fbr_owner *fbr_owner_local(const struct fbr_address *a);
 /* Holds once more a channel that the caller holds. */

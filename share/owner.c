@@ -787,9 +787,11 @@ static int open_lane(struct fbr_owner *h, const struct fbr_queue_engine_config *
     return 0;
 }
 
-int fbr_owner_open(struct fbr_owner **out, const struct fbr_owner_options *o)
+int fbr_owner_open(struct fbr_owner **out, enum fbr_kind kind,
+                   const struct fbr_queue_engine_config *limits)
 {
-    struct fbr_queue_engine_config config = o->config;
+    const int lanes = kind == FBR_KIND_PIPE ? 2 : 1; /* and handles */
+    struct fbr_queue_engine_config config = *limits;
     struct fbr_runtime *rt = fbr_rt();
     struct fbr_owner *h;
     int rc = 0;
@@ -800,12 +802,12 @@ int fbr_owner_open(struct fbr_owner **out, const struct fbr_owner_options *o)
     if (!h)
         return fbr_keep(-ENOMEM, "channel: out of memory");
     pthread_mutex_init(&h->lock, NULL);
-    h->kind = o->kind;
-    h->refs = o->handles + 1;
+    h->kind = kind;
+    h->refs = lanes + 1;
     h->ends[0].here = h->ends[1].here = 1;
     h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
     config.held = h->held = &rt->held;
-    while (rc == 0 && h->n_lanes < o->lanes)
+    while (rc == 0 && h->n_lanes < lanes)
         rc = open_lane(h, &config);
     rc = rc < 0 ? fbr_keep(rc, "channel: out of memory")
                 : fbr_object_open(&h->object, &object_ops, h);

@@ -56,8 +56,7 @@ static struct fiber_pipe *new_end(int end, unsigned flags)
 
 int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
 {
-    const struct fbr_owner_options o = {
-        .kind = FBR_KIND_PIPE, .lanes = 2, .handles = 2, .config = {.max_bytes = HELD_BYTES}};
+    static const struct fbr_queue_engine_config config = {.max_bytes = HELD_BYTES};
     struct fbr_owner *h;
     int rc;
 
@@ -65,7 +64,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
         return fbr_keep(-EINVAL, "pipe: needs an array for two ends, and valid flags");
     ends[0] = new_end(0, flags);
     ends[1] = ends[0] ? new_end(1, flags) : NULL;
-    rc = ends[1] ? fbr_owner_open(&h, &o) : fbr_kept();
+    rc = ends[1] ? fbr_owner_open(&h, FBR_KIND_PIPE, &config) : fbr_kept();
     if (rc < 0) {
         free(ends[0]);
         free(ends[1]);

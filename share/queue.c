@@ -49,8 +49,7 @@ static struct fiber_queue *new_queue(void)
 
 int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
 {
-    const struct fbr_owner_options o = {
-        .kind = FBR_KIND_QUEUE, .lanes = 1, .handles = 1, .config = {.max_messages = max_messages}};
+    const struct fbr_queue_engine_config config = {.max_messages = max_messages};
     struct fiber_queue *q = new_queue();
     int rc;
 
@@ -58,7 +57,7 @@ int fiber_queue_open(struct fiber_queue **out, size_t max_messages)
         return fbr_kept();
     q->owner = true;
     q->bounded = max_messages > 0;
-    rc = fbr_owner_open(&q->host, &o);
+    rc = fbr_owner_open(&q->host, FBR_KIND_QUEUE, &config);
     if (rc < 0) {
         free(q);
         return rc;

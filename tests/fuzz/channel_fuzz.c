@@ -369,13 +369,10 @@ static void step(void)
 
 static void open_host(bool pipe, bool bounded)
 {
-    const struct fbr_owner_options o = {
-        .kind = pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE,
-        .lanes = f.lanes,
-        .handles = pipe ? 2 : 1,
-        .config = {.max_messages = bounded ? 3 : 0, .max_bytes = pipe ? 64 : 0}};
+    const struct fbr_queue_engine_config config = {.max_messages = bounded ? 3 : 0,
+                                                   .max_bytes = pipe ? 64 : 0};
 
-    require(fbr_owner_open(&f.host, &o) == 0);
+    require(fbr_owner_open(&f.host, pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE, &config) == 0);
     if (pipe) {
         fbr_owner_export_end(f.host, 1);
         fbr_owner_leave(f.host, 1);
