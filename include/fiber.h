@@ -353,7 +353,7 @@ FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *a
 FIBER_API int fiber_pipe_connect(struct fiber_pipe **end, const struct fiber_address *address);
 /* Sends a message to the other end. The call waits while more than about 8 MiB wait there.
  * -ETIMEDOUT: there is still no room. -EPIPE: the other end is gone. -EBADF: this is a receiving
- * end. */
+ * end. -EMSGSIZE and -ENOBUFS as in fiber_queue_put(). */
 FIBER_API int fiber_pipe_send(struct fiber_pipe *end, const void *data, size_t len, int timeout_ms);
 /* Receives the next message; *out belongs to the caller. -ETIMEDOUT: no message has come. -EPIPE:
  * the other end is gone, and all that it sent has been received. -EBADF: this is a sending end. */

@@ -163,6 +163,9 @@ static int explain(struct fiber_manager *m, int rc, const char *method)
                         report);
     case -ETIMEDOUT:
         return fbr_keep(rc, "manager: %s: no answer within the timeout", method);
+    case -EMSGSIZE:
+        return fbr_keep(rc, "manager: %s: the call is too long; max_message sets the limit",
+                        method);
     case -EDEADLK:
         return fbr_keep(rc, "manager: %s: a method waits for its own manager", method);
     default:

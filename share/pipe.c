@@ -36,6 +36,13 @@ static int explain(int rc, const char *what, int timeout_ms)
                         timeout_ms);
     if (rc == -EPIPE)
         return fbr_keep(rc, "pipe: %s: the other end is gone", what);
+    if (rc == -ENOBUFS)
+        return fbr_keep(rc,
+                        "pipe: %s: the process that opened it holds as much for others as hold_max "
+                        "allows; set hold_max higher there",
+                        what);
+    if (rc == -EMSGSIZE)
+        return fbr_keep(rc, "pipe: %s: the message is too long; max_message sets the limit", what);
     return fbr_keep(rc, "pipe: %s: %s", what, fbr_strerror(rc));
 }
 

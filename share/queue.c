@@ -25,6 +25,8 @@ static int explain(int rc, const char *what)
                         "queue: %s: its owner holds as much for others as hold_max allows; bound "
                         "the queue, or set hold_max higher there",
                         what);
+    if (rc == -EMSGSIZE)
+        return fbr_keep(rc, "queue: %s: the message is too long; max_message sets the limit", what);
     return fbr_keep(rc, "queue: %s: %s", what, fbr_strerror(rc));
 }
 

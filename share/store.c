@@ -109,6 +109,8 @@ static const char *sentence(int code)
     case -ENOSPC:
         return "the store holds as much as hold_max allows; delete something, or set hold_max "
                "higher";
+    case -EMSGSIZE:
+        return "it is too long; max_message sets the limit, at most 4 GiB";
     case -ERANGE:
         return "the counter would overflow";
     case -EINVAL: /* all other requests are checked before they are sent */

@@ -58,6 +58,32 @@ static void test_a_queue_that_nobody_reads_is_bounded(void **state)
     assert_int_equal(fbr_rt()->held.bytes, 0);
 }
 
+static int send_without_end(const void *arg, size_t len)
+{
+    struct fiber_pipe *end;
+    int rc = 0;
+
+    CHECK(fiber_pipe_connect(&end, arg) == 0);
+    for (int i = 0; rc == 0 && i < MANY; i++)
+        rc = fiber_pipe_send(end, block, sizeof(block), LONG_MS);
+    CHECK(rc == -ENOBUFS && strstr(fiber_last_error(), "hold_max"));
+    fiber_pipe_close(end);
+    return 0;
+}
+
+static void test_a_pipe_that_nobody_reads_is_bounded(void **state)
+{
+    struct fiber_pipe *ends[2];
+    struct fiber_address a;
+
+    must(fiber_pipe_open(ends, 0));
+    must(fiber_pipe_address(ends[1], &a));
+    fiber_pipe_close(ends[1]);
+    join(start(send_without_end, &a, sizeof(a)));
+    assert_in_range(fbr_rt()->held.bytes, 100 * BLOCK, 8 << 20);
+    fiber_pipe_close(ends[0]);
+}
+
 static void test_a_store_is_bounded(void **state)
 {
     struct fiber_store *s;
@@ -109,6 +135,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_that_nobody_reads_is_bounded),
+        cmocka_unit_test(test_a_pipe_that_nobody_reads_is_bounded),
         cmocka_unit_test(test_a_store_is_bounded),
         cmocka_unit_test(test_a_result_above_the_bound_is_an_error_that_says_so),
     };

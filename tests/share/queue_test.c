@@ -230,6 +230,7 @@ static void test_a_message_above_max_message_is_refused_and_the_rest_goes_on(voi
     char *big = (char *)(uintptr_t)8; /* it is refused before it is looked at */
 
     assert_int_equal(fiber_queue_put(q, big, (size_t)5 << 30, 0), -EMSGSIZE);
+    assert_non_null(strstr(fiber_last_error(), "max_message"));
     must(put_number(q, 1));
     expect_number(q, 1);
     fiber_queue_close(q);

@@ -113,6 +113,7 @@ static void test_wrong_arguments_are_errors(void **state)
     assert_int_equal(fiber_store_set(store, NULL, "x", 1), -EINVAL);
     assert_int_equal(fiber_store_set(store, "x", NULL, 1), -EINVAL);
     assert_int_equal(fiber_store_set(store, "x", "x", (size_t)UINT32_MAX + 1), -EMSGSIZE);
+    assert_non_null(strstr(fiber_last_error(), "max_message"));
     assert_int_equal(fiber_store_get(store, NULL, &b, 0), -EINVAL);
     assert_int_equal(fiber_store_acquire(store, "s", 0, 0), -EINVAL);
     assert_int_equal(fiber_store_barrier(store, "b", 0, NULL, 0), -EINVAL);
