@@ -80,7 +80,7 @@ int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags)
     }
     for (int i = 0; i < 2; i++) {
         ends[i]->host = h;
-        ends[i]->owner = fbr_rt()->self;
+        ends[i]->owner = fbr_rt_any()->self;
         ends[i]->object = fbr_owner_id(h);
     }
     return 0;
@@ -106,7 +106,7 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
 /* Notifies the process that started us, which may hold the end until we hold it. */
 static void notify_parent(const struct fiber_pipe *p)
 {
-    struct fbr_child *child = fbr_rt()->child;
+    struct fbr_child *child = fbr_rt_any()->child;
     struct fbr_buf b = {0};
 
     if (!child)

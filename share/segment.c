@@ -185,7 +185,7 @@ static int make_linked(const char *root, const char *path, size_t len)
  * failure closes and removes the file. */
 static int fill_file(int fd, const char *path, const char *name, size_t len)
 {
-    const char *root = fbr_rt()->dir.root;
+    const char *root = fbr_rt_any()->dir.root; /* the context may have ended by now */
     int rc;
 
     if (fd < 0)

@@ -579,6 +579,43 @@ static void test_it_is_gone_with_the_run(void **state)
     ran_free(&r);
 }
 
+static void *open_at_the_end(void *arg)
+{
+    struct fiber_shared *s;
+
+    if (fiber_shared_open(&s, "dying", LEN, fill, NULL) == 0)
+        fiber_shared_close(s);
+    return NULL;
+}
+
+/* A thread waits for a builder, which the end of this process kills: it may build or fail. */
+static int end_while_another_builds(void)
+{
+    struct gate g;
+    struct order o;
+    pthread_t t;
+    pid_t pid;
+
+    gate_open(&g);
+    o = order_of("dying", &g);
+    begin(hang_in_builder, &o, sizeof(o), NULL);
+    if (gate_wait(&g, &pid, sizeof(pid)) < 0 || pthread_create(&t, NULL, open_at_the_end, NULL))
+        return 1;
+    let_time_pass(200); /* if the thread comes later, it fails at once */
+    fiber_fini();
+    pthread_join(t, NULL);
+    gate_close(&g);
+    return 0;
+}
+
+static void test_the_end_of_the_program_ends_a_wait_for_a_builder(void **state)
+{
+    struct ran r = run_self("end", NULL, NULL);
+
+    assert_int_equal(r.code, 0);
+    ran_free(&r);
+}
+
 /* In a mount namespace of our own, which children inherit: a /dev/shm without room for LEN. */
 static int make_shm_small(void)
 {
@@ -614,6 +651,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_limit_of_files_is_an_error_and_no_signal),
         cmocka_unit_test(test_ranks_share_it_with_their_launcher),
         cmocka_unit_test(test_it_is_gone_with_the_run),
+        cmocka_unit_test(test_the_end_of_the_program_ends_a_wait_for_a_builder),
     };
 
     setenv("FIBER_RUN_DIR", "/tmp", 1);
@@ -624,5 +662,7 @@ int main(int argc, char **argv)
     init_fiber(&argc, &argv);
     if (argc > 1 && strcmp(argv[1], "leave") == 0)
         return open_and_leave();
+    if (argc > 1 && strcmp(argv[1], "end") == 0)
+        return end_while_another_builds();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
