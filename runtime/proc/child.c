@@ -78,13 +78,19 @@ struct fbr_child {
     uint32_t beat_ms; /* the data server must hear us at this interval; 0: never */
 };
 
-static void fail(struct fbr_child *c, int code, const char *text)
+/* Keeps the reason of a failed attempt to join; `last`: no other attempt follows. */
+static void keep_failure(struct fbr_child *c, int code, const char *text, bool last)
 {
     pthread_mutex_lock(&c->lock);
     fbr_fail(&c->failure, code, "%s: %s", c->join.url, text);
-    c->failed = true;
+    c->failed = last;
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
+}
+
+static void fail(struct fbr_child *c, int code, const char *text)
+{
+    keep_failure(c, code, text, true);
 }
 
 /* The parent is gone: kills all processes that we have forked, removes the parent's leftovers, and
@@ -145,7 +151,7 @@ static bool may_retry(const struct fbr_child *c, int why)
 static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
 {
     struct fbr_child *c = user;
-    bool started;
+    bool started, again;
 
     c->conn = NULL;
     pthread_mutex_lock(&c->lock);
@@ -156,10 +162,10 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     /* turned away: the parent has too many callers, or does not admit us */
     if (why == -EPIPE || why == -ECONNRESET)
         c->turned_away++;
-    if (may_retry(c, why) && fbr_now_ms() < c->deadline)
+    again = may_retry(c, why) && fbr_now_ms() < c->deadline;
+    keep_failure(c, why, text, !again);
+    if (again)
         fbr_timer_start(&c->retry, RETRY_MS * (1 + c->turned_away), 0);
-    else
-        fail(c, why, text);
 }
 
 /* Until the join, start_timeout is the limit for the parent's silence. Our heartbeats begin at
@@ -410,6 +416,11 @@ static int put_off_deadline(void *arg)
     uint64_t limit = (uint64_t)fbr_config_ms(c->rt->config, "start_timeout");
     uint64_t silence = c->conn ? fbr_conn_silence_ms(c->conn) : limit;
 
+    if (!c->conn) { /* the next attempt would come too late, so the last failure is the reason */
+        pthread_mutex_lock(&c->lock);
+        c->failed = true;
+        pthread_mutex_unlock(&c->lock);
+    }
     if (silence >= limit)
         return -ETIMEDOUT;
     c->deadline = fbr_now_ms() + limit - silence;

@@ -14,14 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "runtime/proc/ticket.h"
 #include "tests/support/children.h"
+#include "tests/support/files.h"
 #include "tests/support/run.h"
 
 #define CANNOT_START 125
@@ -131,6 +135,38 @@ static void test_a_program_that_never_joins(void **state)
     assert_true(has(fiber_process_report(p), "did not join within 4.0 s", "start_timeout",
                     "here I stay", NULL));
     fiber_process_close(p);
+}
+
+/* The name of its socket is there, and nobody listens, as where a master was killed. */
+static void test_a_child_that_reaches_no_parent_says_why(void **state)
+{
+    struct fbr_join join = {
+        .name = "process-7", .run_uid = "0123456789abcdef", .me = {FBR_CALLER_JOB, 7, 1}};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct fbr_config *config = fbr_config_new();
+    const char *env[] = {NULL, NULL};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    struct fbr_buf ticket = {0};
+    char where[128];
+    struct ran r;
+
+    temp_dir_make(join.root);
+    snprintf(name.sun_path, sizeof(name.sun_path), "%.90s/c", join.root);
+    snprintf(join.url, sizeof(join.url), "unix:%.90s/c", join.root);
+    assert_int_equal(bind(fd, (const void *)&name, sizeof(name)), 0);
+    assert_int_equal(fbr_config_set(config, "start_timeout", "1s", "test", NULL), 0);
+    fbr_join_put(&join, config, &ticket);
+    file_make(path_in(join.root, "ticket"), ticket.data, ticket.len, 0600);
+    snprintf(where, sizeof(where), "FIBER_TICKET=file:%.90s/ticket", join.root);
+    env[0] = where;
+    r = run_self("finished", NULL, env);
+    assert_int_equal(r.code, CANNOT_START);
+    assert_true(has(r.err, "process-7", join.url, "Connection refused", NULL));
+    ran_free(&r);
+    fbr_buf_fini(&ticket);
+    fbr_config_free(config);
+    close(fd);
+    temp_dir_remove(join.root);
 }
 
 static void test_another_program_gets_no_function_of_ours(void **state)
@@ -558,6 +594,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_program_that_does_not_call_fiber_init),
         cmocka_unit_test(test_a_forked_child_that_returns_ends),
         cmocka_unit_test(test_a_program_that_never_joins),
+        cmocka_unit_test(test_a_child_that_reaches_no_parent_says_why),
         cmocka_unit_test(test_another_program_gets_no_function_of_ours),
         cmocka_unit_test(test_a_function_that_cannot_travel),
         cmocka_unit_test(test_an_unknown_backend),
