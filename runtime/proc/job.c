@@ -298,9 +298,20 @@ static void refuse_late(struct fiber_process *p, const char *why)
     refuse(p, text);
 }
 
+/* Whether its host is about to end, and a timer of the host sees to that. The process then ends by
+ * the end of its host, for which none of its tasks is to blame. */
+static bool ends_with_host(const struct fiber_process *p)
+{
+    const struct fiber_process *h = p->host;
+
+    return (p->state == P_HUNG_UP || p->state == P_KILLED) && h &&
+           !fbr_process_is_starting(h->state) && !fbr_process_is_joined(h->state);
+}
+
 static void on_time(void *arg)
 {
-    step(arg, P_ON_TIME, "");
+    if (!ends_with_host(arg))
+        step(arg, P_ON_TIME, "");
 }
 
 /* Whether the host process has passed on all data of the process. */

@@ -141,6 +141,28 @@ static void test_a_host_is_killed(void **state)
     survive(2, 2, kill_host);
 }
 
+/* Its connection ends, and its engine never says that it has ended. */
+static void test_a_host_whose_end_nobody_reports_takes_its_workers_along(void **state)
+{
+    static const char *const env[] = {"FIBER_MOCK=mute", NULL};
+    struct fiber_pool *pool = open_pool_with((struct fiber_pool_options){
+        .min = 4, .max = 4, .workers_per_job = 4, .backend = "mock", .job = {.env = env}});
+    int64_t in[4] = {1, 2, 3, 4}, out[4];
+    struct fiber_result *r;
+
+    assert_ok(fiber_config_set("grace", "100ms"));
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 4, NULL, &r));
+    assert_int_equal(wait_for(&board->arrived, 4), 0);
+    kill_host(pool);
+    assert_int_equal(wait_for(&board->arrived, 8), 0);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(stats_of(pool).deaths, 0); /* no task is to blame */
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    assert_ok(fiber_config_set("grace", "5s"));
+}
+
 static void test_all_hosts_are_killed(void **state)
 {
     survive(4, 2, kill_all_hosts);
@@ -431,6 +453,7 @@ int main(int argc, char **argv)
         /* the first one: it knows the name of the worker after warm_up()'s */
         pool_test(test_a_pool_waits_for_the_job_that_the_engine_has_taken),
         pool_test(test_a_host_is_killed),
+        pool_test(test_a_host_whose_end_nobody_reports_takes_its_workers_along),
         pool_test(test_all_hosts_are_killed),
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
         pool_test(test_a_host_and_a_worker_are_killed_in_either_order),
