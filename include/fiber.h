@@ -619,7 +619,7 @@ struct fiber_pool_options {
     const char *backend;      /* NULL: as configured */
     /* Worker processes in one job; 0 or 1: one. If there are more, one process of the job forwards
      * tasks and results for all of them, which saves connections and messages. When a job is lost,
-     * all its workers are lost. */
+     * all its workers are lost; this counts as a death only if just one of them had tasks. */
     int workers_per_job;
     fiber_pool_init_fn init; /* may be NULL */
     const void *init_arg;

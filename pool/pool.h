@@ -62,6 +62,7 @@ struct fbr_pool_supervisor {
      * ended */
     int workers;
     bool joined, ended, leaving;
+    int busy;               /* workers that had tasks when it ended */
     bool useful;            /* one of its workers was ready, so its start did not fail */
     struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
 };

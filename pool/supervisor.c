@@ -69,15 +69,18 @@ static void on_host_frame(void *user, struct fiber_process *process, uint8_t typ
     pthread_mutex_unlock(&h->pool->lock);
 }
 
-/* The host has ended, and its workers with it; they are not to blame. If none of them was ever
- * ready, the host is to blame. */
+/* The host has ended, and its workers with it. If none of them was ever ready, the host is to
+ * blame. */
 static void on_end(void *user, struct fiber_process *process)
 {
     struct fbr_pool_supervisor *h = user;
     struct fiber_pool *p = h->pool;
+    const struct fbr_pool_worker *w;
 
     pthread_mutex_lock(&p->lock);
     h->ended = true;
+    DL_FOREACH(p->workers, w)
+        h->busy += w->host == h && fbr_workers_is_busy(w);
     if (!h->useful && !h->leaving && !p->closing)
         fbr_workers_failed_start(p, process, fiber_process_report(process));
     fbr_workers_arm(p);

@@ -180,6 +180,13 @@ void fbr_workers_retry(struct fiber_pool *p)
     fbr_workers_adjust(p);
 }
 
+/* Whether it ended with its job, and its task is not to blame: it had none, or others of the job
+ * had some, too. A task that was alone in its job may be one that takes its job along each time. */
+static bool is_innocent(const struct fbr_pool_worker *w)
+{
+    return w->host && w->host->ended && (w->host->busy > 1 || !fbr_workers_is_busy(w));
+}
+
 static void on_end(void *user, struct fiber_process *process)
 {
     struct fbr_pool_worker *w = user;
@@ -189,8 +196,7 @@ static void on_end(void *user, struct fiber_process *process)
     bool expected;
 
     pthread_mutex_lock(&p->lock);
-    /* no task of its own is to blame */
-    if ((w->host && w->host->ended) || fbr_process_disrupted(process))
+    if (is_innocent(w) || fbr_process_disrupted(process))
         w->disrupted = true;
     expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
     if (w->id && w->state != FBR_WORKER_STOPPING) {

@@ -141,6 +141,39 @@ static void test_a_host_is_killed(void **state)
     survive(2, 2, kill_host);
 }
 
+/* Ends its whole job, as a task does for which the memory of the job is too small. */
+static int kill_job(const void *in, size_t len, struct fiber_reply *reply)
+{
+    if (number(in, len) != 3)
+        return square(in, len, reply);
+    add(&board->runs[3]);
+    kill(getppid(), SIGKILL);
+    for (;;)
+        pause();
+}
+
+static void test_a_task_that_takes_its_job_along_is_blamed(void **state)
+{
+    struct fiber_pool *pool = open_hosted(4, 2);
+    int64_t in[20], out[20];
+    struct fiber_map_options o = {
+        .size = sizeof(o), .retries = FIBER_RETRIES_UNLIMITED, .map_timeout_ms = WAIT_MS / 3};
+    struct fiber_result *r;
+
+    for (int i = 0; i < 20; i++)
+        in[i] = i;
+    assert_ok(fiber_pool_map_array(pool, kill_job, in, 8, out, 8, 20, &o, &r));
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (size_t i = 0; i < 20; i++) {
+        if (i == 3)
+            assert_int_equal(error_of(r, 3, "was running when 3 workers died"), -EOWNERDEAD);
+        else
+            assert_int_equal(number_of(r, i), (int64_t)(i * i));
+    }
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
 /* Its connection ends, and its engine never says that it has ended. */
 static void test_a_host_whose_end_nobody_reports_takes_its_workers_along(void **state)
 {
@@ -454,6 +487,7 @@ int main(int argc, char **argv)
         pool_test(test_a_pool_waits_for_the_job_that_the_engine_has_taken),
         pool_test(test_a_host_is_killed),
         pool_test(test_a_host_whose_end_nobody_reports_takes_its_workers_along),
+        pool_test(test_a_task_that_takes_its_job_along_is_blamed),
         pool_test(test_all_hosts_are_killed),
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
         pool_test(test_a_host_and_a_worker_are_killed_in_either_order),
