@@ -38,11 +38,12 @@ static int make_job(struct plan *p, const struct run_options *s, struct fbr_erro
 {
     static char *const argv[] = {(char *)(uintptr_t) "fiber-worker", NULL};
     struct fbr_plan plan = {0};
-    int rc = fbr_ring_plan(&plan, s->size, &s->ring, err);
+    int ranks, rc = fbr_ring_plan(&plan, s->size, &s->ring, err);
 
     if (rc < 0)
         return rc;
     p->agents = plan.nodes;
+    ranks = (int)plan.first[1];
     fbr_plan_fini(&plan);
     p->job = (struct fbr_job){.name = "agent-1",
                               .run_uid = "dry-run",
@@ -57,14 +58,12 @@ static int make_job(struct plan *p, const struct run_options *s, struct fbr_erro
                               .process = 1,
                               .index = 1};
     if (!(s->ring.flags & FIBER_RING_OVERSUBSCRIBE))
-        p->job.width = (s->size + (int)p->agents - 1) / (int)p->agents *
-                       (s->ring.cpus_per_rank ? s->ring.cpus_per_rank : 1);
+        p->job.width = ranks * (s->ring.cpus_per_rank ? s->ring.cpus_per_rank : 1);
     p->job.reserve = s->ring.cpus_per_rank ? p->job.width : 0;
     p->job.numbered = s->ring.slots != NULL;
     p->job.apart = s->ring.nodes > 1 && !s->ring.slots ? "dry-run" : NULL;
     if (p->job.gpus == 0)
-        p->job.gpus =
-            s->ring.gpus_per_rank * (int)(((uint32_t)s->size + p->agents - 1) / p->agents);
+        p->job.gpus = s->ring.gpus_per_rank * ranks;
     return 0;
 }
 

@@ -722,7 +722,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .survive = r->options.on_failure >= FIBER_RING_SHRINK,
                                     .image = about && about->in_images,
                                     .ranks = r->size};
-    uint32_t ranks = r->ranks ? r->ranks[a->number] : (r->size + r->nagents - 1) / r->nagents;
+    uint32_t ranks = r->ranks ? r->ranks[a->number] : r->most;
     struct fbr_process_spec spec = {.fn = fbr_agent_main,
                                     .prefix = "agent",
                                     .options = &options,

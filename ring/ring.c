@@ -74,6 +74,7 @@ static int count_agents(struct fiber_ring *r, const struct fiber_ring_options *o
     if (rc < 0)
         return rc;
     r->nagents = p.nodes;
+    r->most = p.first[1];
     if (o->slots) {
         r->ranks = calloc(p.nodes, sizeof(*r->ranks));
         rc = r->ranks ? 0 : fbr_fail(err, -ENOMEM, "out of memory");

@@ -136,6 +136,7 @@ struct fiber_ring {
     struct fbr_app *programs; /* the programs of its own jobs */
     char **env;               /* environment of the agents: ours when the ring was started */
     uint32_t *ranks; /* number of ranks on each agent if the options have slots; else NULL */
+    uint32_t most;   /* else: number of ranks on the first agent; no agent has more */
     struct fbr_pin_wish wish;
     uint8_t *work;
     size_t work_len;

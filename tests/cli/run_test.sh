@@ -66,6 +66,7 @@ if [ -e "$TEST_BINARY_DIR/fiber/cluster.so" ]; then # what a cluster would get; 
     check 0 '.*backend kubernetes, 2 agents .*kind: "Pod" .*image: "x:1" .*' '^' run --dry-run -b kubernetes --image x:1 -n 2 -N 1 ./x
     check 0 '\{.*"manifest":\{.*\} ' '^' run --dry-run --json -b kubernetes --image x:1 -n 2 ./x
     check 0 '.*requests: *cpu: "?6000m"? .*' '^' run --dry-run -b kubernetes --image x:1 -n 4 -N 2 --cpus-per-rank 3 ./x
+    check 0 '.*requests: *cpu: "?8000m"? .*' '^' run --dry-run -b kubernetes --image x:1 -n 10 -N 8 --cpus-per-rank 1 ./x
     check 125 '.*' 'no image is set' run --dry-run -b kubernetes -n 2 ./x
     check 2 '' '--nodes 2: all jobs of backend docker run on one host' run -b docker --nodes 2 -n 2 ./x
     printf '#!/bin/sh\n' >here
@@ -81,6 +82,15 @@ FIBER_COMMAND_START='ssh {host}' FIBER_COMMAND_HOSTS='a b' check 0 ".*one of 2 j
 check 125 '.*' 'no command that starts a job' run --dry-run -b command -n 2 ./x
 check 0 '.*one of 1 job sbatch .* --mem=1024M .*FIBER_TICKET=file:.*' '^' run --dry-run -b slurm -n 2 --mem 1Gi ./x
 check 0 '\{.*,"manifest":"sbatch .*"\} ' '^' run --dry-run --json -b slurm -n 2 ./x
+# the first of two nodes has 3 of 4 ranks
+check 0 '.* --cpus-per-task=3 .*' '^' run --dry-run -b slurm -n 4 -N 3 ./x
+mkdir tools
+for name in sbatch squeue scancel sinfo scontrol sacct; do
+    printf '%s\n' '#!/bin/sh' "echo $name \$* >>$work/asked; exit 1" >tools/$name
+    chmod +x tools/$name
+done
+PATH=$work/tools:$PATH FIBER_SLURM_DIR=$work/slurm check 125 '' 'sbatch printed no job id' run -b slurm -n 4 -N 3 true
+grep -q 'sbatch .* --cpus-per-task=3 ' asked || { echo "an agent got other processors: $(cat asked)"; bad=1; }
 SLURM_JOB_ID=1 check 0 '.*one of 1 job srun --nodelist=NODE --mpi=none --nodes=1 .* --export=ALL,FIBER_TICKET=fd:0 .*' '^' run --dry-run -b slurm -n 2 ./x
 check 2 '' 'needs the API server of Kubernetes, but the backend is local' run --dry-run=server -b local -n 2 ./x
 check 2 '' 'did you mean server' run --dry-run=serve -n 2 ./x
