@@ -20,27 +20,32 @@
 
 /* ---- Names ---- */
 
+/* True if a valid pattern has the rank, so that each rank has a file of its own. */
+static bool has_rank(const char *pattern)
+{
+    while ((pattern = strchr(pattern, '%')) && pattern[1] != 't' && pattern[1] != 'r')
+        pattern += 2;
+    return pattern;
+}
+
 int fbr_ring_output_check(const char *output, int size, struct fbr_error *err)
 {
-    bool ranks = size == 1;
-
     if (!output[0])
         return fbr_fail(err, -EINVAL, "output: the name of the directory is empty");
     if (!strchr(output, '%'))
         return 0;
-    for (const char *at = output; (at = strchr(at, '%')); at += 2) {
+    for (const char *at = output; (at = strchr(at, '%')); at += 2)
         if (!at[1] || !strchr("trhj%", at[1]))
             return fbr_fail(
                 err, -EINVAL,
                 "output: %%%.1s is not known in a pattern; use %%t or %%r for the rank, %%h for "
                 "its host, %%j for the run, %%%% for a percent sign",
                 at + 1);
-        ranks |= at[1] == 't' || at[1] == 'r';
-    }
-    return ranks ? 0
-                 : fbr_fail(err, -EINVAL,
-                            "output: %s names one file for %d ranks; use %%t for the rank", output,
-                            size);
+    return size == 1 || has_rank(output)
+               ? 0
+               : fbr_fail(err, -EINVAL,
+                          "output: %s names one file for %d ranks; use %%t for the rank", output,
+                          size);
 }
 
 /* Lets the user find the last run without its name. A failure is ignored. */
@@ -149,14 +154,31 @@ static int open_below(const char *path, int flags)
     return fd < 0 ? -errno : fd;
 }
 
+/* True if the ring has opened the file that a pattern names for the rank: for its other stream or,
+ * in a try before, for the same rank. Without the rank in the pattern, all spawned ranks have the
+ * file of the ring's only rank. */
+static bool was_opened(const struct ring_job *j, uint32_t rank)
+{
+    bool shared = !has_rank(j->ring->options.output_dir);
+    const struct ring_job *k;
+
+    DL_FOREACH(j->ring->jobs, k) {
+        if (k != j && !shared && (k->job.info.spawned || j->job.info.spawned))
+            continue;
+        for (uint32_t i = shared ? 0 : rank; i < (shared ? k->job.info.size : rank + 1); i++)
+            if (k->ranks[i].files[0] != -1 || k->ranks[i].files[1] != -1)
+                return true;
+    }
+    return false;
+}
+
 /* Does not follow a link at the path, because others may be able to write in that directory. The
- * user's umask decides who may read the file. With a pattern, both streams and restarts go to
- * one file, so only the first open truncates it. */
+ * user's umask decides who may read the file. Only the first open of a pattern's file truncates
+ * it. */
 static int open_file(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;
-    struct ring_rank *k = &j->ranks[rank];
-    bool fresh = r->epoch == 0 && k->files[2 - stream] == -1 && r->output_pattern;
+    bool fresh = r->output_pattern && !was_opened(j, rank);
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (fresh ? O_TRUNC : 0);
     char path[PATH_MAX];
     int rc = name_file(j, rank, stream, path, sizeof(path));
