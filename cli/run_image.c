@@ -71,15 +71,19 @@ static bool is_shell(const char *path)
     return false;
 }
 
-/* Finds the script of `bash -e x.sh`. */
+/* Finds the script of `bash --norc -eo pipefail x.sh`. */
 static bool find_script(const char *const *command, const char *workdir, char out[PATH_MAX])
 {
     size_t i = 1;
 
     if (!is_shell(command[0]))
         return false;
-    while (command[i] && command[i][0] == '-' && !strchr(command[i], 'c'))
-        i++;
+    while (command[i] && command[i][0] == '-' &&
+           (command[i][1] == '-' || !strchr(command[i], 'c'))) {
+        bool valued = command[i][1] != '-' && strpbrk(command[i], "oO");
+
+        i += valued && command[i + 1] ? 2 : 1;
+    }
     return command[i] && command[i][0] != '-' && from(workdir, command[i], out);
 }
 

@@ -100,6 +100,8 @@ static void the_script_of_a_shell_goes_with_it(void **state)
     is("/bin/sh");
     assert_int_equal(FILES("/bin/sh", "nowhere.sh"), 0);
     is("/bin/sh");
+    assert_int_equal(FILES("/bin/bash", "--norc", "-euo", "pipefail", "x.sh"), 0);
+    is("/bin/bash %s/x.sh");
     assert_int_equal(FILES("./train", "x.sh"), 0);
     is("%s/./train");
     put("shuffle", "a program whose name begins as a shell's");
