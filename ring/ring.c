@@ -404,7 +404,8 @@ const char *fiber_ring_report(struct fiber_ring *r)
     if (fbr_rt_check() < 0)
         return "";
     pthread_mutex_lock(&r->lock);
-    report = r->ended && r->report ? r->report : "";
+    /* check_output() may replace an empty report later, but callers may keep this one */
+    report = r->ended && r->report && r->report[0] ? r->report : "";
     pthread_mutex_unlock(&r->lock);
     return report;
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -398,6 +399,33 @@ static void test_each_rank_has_its_files(void **state)
     temp_dir_remove(dir);
 }
 
+/* The end of a ring has a report; the wait for its output may find that there is another one. */
+static void test_a_report_is_valid_until_the_close(void **state)
+{
+    char dir[64], path[100];
+    struct fiber_ring *r;
+    const char *report;
+    struct pollfd p = {.events = POLLIN};
+
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/0", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/%%t", dir);
+    assert_int_equal(fiber_ring_start(&r, 1, NULL, NULL, 0,
+                                      RING(.job.command = SH("echo lost"), .output_dir = path,
+                                           .flags = FIBER_RING_QUIET)),
+                     0);
+    p.fd = fiber_ring_sentinel(r);
+    assert_int_equal(poll(&p, 1, TEST_LONG_MS), 1);
+    report = fiber_ring_report(r);
+    assert_string_equal(report, "");
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_string_equal(report, "");
+    assert_true(has(fiber_ring_report(r), "some output of the ranks is lost", NULL));
+    fiber_ring_close(r);
+    temp_dir_remove(dir);
+}
+
 static void test_a_rank_that_closes_its_output_runs_on(void **state)
 {
     struct ran ran = ring("exec >&- 2>&-; sleep 0.05; exit 5", "-n", "2", NULL);
@@ -700,6 +728,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_an_end_without_newline_and_binary_bytes),
         cmocka_unit_test(test_ranks_that_share_processors_share_threads_of_openmp),
         cmocka_unit_test(test_each_rank_has_its_files),
+        cmocka_unit_test(test_a_report_is_valid_until_the_close),
         cmocka_unit_test(test_a_rank_that_closes_its_output_runs_on),
         cmocka_unit_test(test_a_signal_is_128_more_and_says_who_and_why),
         cmocka_unit_test(test_a_rank_that_ignores_the_notice_is_killed_after_grace),
