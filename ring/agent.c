@@ -110,6 +110,8 @@ static void free_job(struct agent_job *j)
     fbr_env_fini(&j->cures);
     fbr_env_fini(&j->given);
     fbr_ring_job_fini(&j->job);
+    for (uint32_t k = 0; j->ranks && k < j->nlocal; k++)
+        free(j->ranks[k].file);
     free(j->ranks);
     free(j->pins);
     free(j->local);

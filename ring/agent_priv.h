@@ -41,7 +41,7 @@ struct agent_rank {
     struct agent_feed *feed; /* its standard input; NULL: it reads none */
     int pty;                 /* our end of its pseudo-terminal; 0: it has none */
     uint64_t piece_ms[2];    /* when an unfinished line came, by stream, as fbr_now_ms(); 0: none */
-    char file[256];          /* path of its program */
+    char *file;              /* path of its program; NULL: not found yet */
 };
 
 /* A file that a rank or a descendant of the rank executes. */

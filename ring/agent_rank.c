@@ -387,36 +387,38 @@ static bool is_there(const char *name, const char *workdir)
     return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+static int set_file(struct agent_rank *r, const char *file, struct fbr_error *err)
+{
+    free(r->file);
+    r->file = strdup(file);
+    return r->file ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
+}
+
 /* Finds the program as execvp() does, in the rank's own PATH. `name` NULL: our own file. */
 static int find_program(struct agent_rank *r, const char *name, const char *workdir,
                         const struct fbr_env *env, struct fbr_error *err)
 {
     const char *path = fbr_env_get(env, "PATH");
     bool image = r->job->agent->order.image;
+    char file[PATH_MAX];
     struct stat st;
 
-    if (!name) {
-        snprintf(r->file, sizeof(r->file), "/proc/self/exe");
-        return 0;
-    }
+    if (!name)
+        return set_file(r, "/proc/self/exe", err);
     if (strchr(name, '/')) {
-        snprintf(r->file, sizeof(r->file), "%s", name);
-        if (strlen(name) >= sizeof(r->file))
-            return fbr_fail(err, -ENAMETOOLONG, "its name is too long");
-        return strchr(name, ' ') || is_there(name, workdir) ? 0
-                                                            : no_file(name, workdir, image, err);
+        if (!strchr(name, ' ') && !is_there(name, workdir))
+            return no_file(name, workdir, image, err);
+        return set_file(r, name, err);
     }
-    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; *at;) {
-        size_t n = strcspn(at, ":");
-
-        snprintf(r->file, sizeof(r->file), "%.*s/%s", (int)n, n ? at : ".", name);
-        if (strlen(r->file) + 1 < sizeof(r->file) && stat(r->file, &st) == 0 &&
-            S_ISREG(st.st_mode) && access(r->file, X_OK) == 0)
-            return 0;
-        at += n + (at[n] == ':');
+    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin", *end;; at = end + 1) {
+        end = strchrnul(at, ':');
+        if (snprintf(file, sizeof(file), "%.*s/%s", end > at ? (int)(end - at) : 1,
+                     end > at ? at : ".", name) < (int)sizeof(file) &&
+            stat(file, &st) == 0 && S_ISREG(st.st_mode) && access(file, X_OK) == 0)
+            return set_file(r, file, err);
+        if (!*end)
+            return no_program(name, workdir, image, err);
     }
-    r->file[0] = '\0';
-    return no_program(name, workdir, image, err);
 }
 
 static void set_gpu(void *user, const char *name, const char *value)
@@ -564,13 +566,12 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     char *const *argv = p->argv[0] ? p->argv : again ? again : self;
     struct fbr_job_local local = {.in = -1, .fd = fd, .slack = j->slack};
     char name[32];
-    const struct fbr_job job = {.name = name,
-                                .run_uid = a->rt->run_uid,
-                                .file = r->file,
-                                .argv = argv,
-                                .env = env->list,
-                                .workdir = p->workdir[0] ? p->workdir : NULL,
-                                .local = &local};
+    struct fbr_job job = {.name = name,
+                          .run_uid = a->rt->run_uid,
+                          .argv = argv,
+                          .env = env->list,
+                          .workdir = p->workdir[0] ? p->workdir : NULL,
+                          .local = &local};
     uint8_t mask[1024];
     int masked = 0, rc = 0;
 
@@ -585,6 +586,7 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     if ((rc = fbr_agent_stdin_open(r, &local.in, err)) < 0 ||
         (rc = find_program(r, argv == self ? NULL : argv[0], p->workdir, env, err)) < 0)
         goto done;
+    job.file = r->file;
     local.terminal = r->pty;
     local.cpus = masked ? mask : NULL;
     local.cpus_len = (size_t)masked;

@@ -22,6 +22,15 @@
     check 124 '' '' run --timeout 100ms tail -f /dev/null
     check 125 '' 'no such file in the working directory /.*; use --workdir DIR' run -n 1 ./no-such-program
     check 125 '' 'no such file in the working directory /; use --workdir DIR' run -n 1 --workdir / ./no-such-program
+    deep=$work/$(printf 'deep%.0s' {1..50})/$(printf 'deep%.0s' {1..50}) # where some build systems put programs
+    mkdir -p "$deep"
+    printf '#!/bin/sh\necho "$@"\n' >"$deep/say"
+    chmod +x "$deep/say"
+    check 0 'hi ' '^' run -q -n 1 "$deep/say" hi
+    PATH=$PATH:$deep check 0 'hi ' '^' run -q -n 1 say hi
+    cp "$deep/say" say-it # an empty part of PATH is this folder, as for execvp()
+    PATH=:$PATH check 0 'hi ' '^' run -q -n 1 say-it hi
+    PATH=$PATH: check 0 'hi ' '^' run -q -n 1 say-it hi
     # the agent ends by itself: it would be killed after the grace
     check 125 '' 'cannot start /no/such/program: there is no such file' run --grace 300s -n 1 /no/such/program
     export FIBER_RUN_DIR=/nowhere
