@@ -798,5 +798,6 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
     if (r->options.timeout_ms > 0)
         fbr_timer_start(&r->limit, (uint64_t)r->options.timeout_ms, 0);
     /* Opens the control socket when the agents are on their way. */
-    return fbr_loop_post(r->rt->loop, fbr_ring_control_open, r);
+    rc = fbr_loop_post(r->rt->loop, fbr_ring_control_open, r);
+    return rc < 0 ? fbr_fail(err, rc, "%s", fbr_strerror(rc)) : 0;
 }

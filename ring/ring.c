@@ -300,10 +300,7 @@ int fiber_ring_start(struct fiber_ring **out, int size, fiber_rank_fn fn, const 
         return fbr_keep(rc, "ring: the program is ending: fiber_fini() or exit() was called");
     }
     if (rc < 0) { /* some agents may run */
-        fbr_loop_call(r->rt->loop, kill_it, r);
-        fiber_ring_wait(r, -1);
-        fbr_loop_call(r->rt->loop, tear_down, r);
-        destroy(r);
+        fiber_ring_close(r);
         return fbr_keep_error(&err);
     }
     *out = r;
