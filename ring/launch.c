@@ -23,20 +23,27 @@
 
 /* ---- Frames to agents ---- */
 
+/* Ends an agent that did not get a frame: it, or a rank, may wait for that frame for ever. After
+ * other errors its connection breaks. */
+static void check_sent(struct ring_agent *a, uint8_t type, int rc)
+{
+    char why[100];
+
+    if (rc != -ENOMEM && rc != -EMSGSIZE)
+        return;
+    snprintf(why, sizeof(why), "the launcher could not send it frame %u: %s", type,
+             fbr_strerror(rc));
+    fbr_process_abandon(a->process, why);
+}
+
 void fbr_ring_send(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
 {
-    int rc = a->process ? fbr_process_send(a->process, type, body) : -EPIPE;
-
-    if (rc < 0 && rc != -EPIPE)
-        fbr_log_error("agent-%u: cannot send frame %u: %s", a->number, type, fbr_strerror(rc));
+    check_sent(a, type, a->process ? fbr_process_send(a->process, type, body) : -EPIPE);
 }
 
 void fbr_ring_answer(struct ring_agent *a, uint8_t type, const struct fbr_buf *body)
 {
-    int rc = a->process ? fbr_process_answer(a->process, type, body) : -EPIPE;
-
-    if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) /* -ENOBUFS ends the agent, with a reason */
-        fbr_log_error("agent-%u: cannot send frame %u: %s", a->number, type, fbr_strerror(rc));
+    check_sent(a, type, a->process ? fbr_process_answer(a->process, type, body) : -EPIPE);
 }
 
 void fbr_ring_send_all(struct fiber_ring *r, uint8_t type, const struct fbr_buf *body)
@@ -118,9 +125,7 @@ static void send_job(struct fiber_ring *r, const struct ring_job *j)
     struct fbr_buf b = {0};
 
     fbr_ring_job_put(&j->job, &b);
-    if (b.failed)
-        fbr_ring_fail(r, NULL, 0, 125, "", "out of memory");
-    for (uint32_t i = 0; !b.failed && i < r->nagents; i++)
+    for (uint32_t i = 0; i < r->nagents; i++)
         if (r->agents[i].state == AGENT_READY)
             fbr_ring_send(&r->agents[i], FBR_RING_JOB, &b);
     fbr_buf_fini(&b);
@@ -354,7 +359,7 @@ static void send_jobs(struct ring_agent *a)
     DL_FOREACH(r->jobs, j) {
         fbr_buf_clear(&b);
         fbr_ring_job_put(&j->job, &b);
-        if (!j->over && !j->refused && !b.failed)
+        if (!j->over && !j->refused)
             fbr_ring_send(a, FBR_RING_JOB, &b);
     }
     fbr_buf_fini(&b);
