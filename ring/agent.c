@@ -39,8 +39,10 @@ void fbr_agent_send(struct agent *a, uint8_t type, struct fbr_buf *body)
 {
     int rc = fbr_child_send(a->rt->child, type, body);
 
-    if (rc < 0)
-        fbr_debug("cannot send frame %u to the launcher: %s", type, fbr_strerror(rc));
+    if (rc == -ENOMEM || rc == -EMSGSIZE) { /* the launcher would wait for it for ever */
+        fbr_log_error("cannot send frame %u to the launcher: %s", type, fbr_strerror(rc));
+        eventfd_write(a->over, 1);
+    }
     fbr_buf_fini(body);
 }
 
@@ -163,8 +165,10 @@ static int set_up_job(struct agent_job *j, struct fbr_error *err)
     j->nlocal = fbr_bridge_local(i);
     j->ranks = calloc((size_t)j->nlocal + 1, sizeof(*j->ranks));
     j->local = calloc((size_t)j->nlocal + 1, sizeof(*j->local));
-    if (!j->ranks || !j->local)
+    if (!j->ranks || !j->local) {
+        j->nlocal = 0;
         return fbr_fail(err, -ENOMEM, "out of memory");
+    }
     snprintf(j->dir, sizeof(j->dir), "%s/job-%u", a->dir, i->id);
     if (mkdir(j->dir, 0700) < 0)
         return fbr_fail(err, -errno, "cannot make %s: %s", j->dir, fbr_strerror(errno));
@@ -580,9 +584,12 @@ int fbr_agent_main(const void *arg, size_t len)
     struct agent a = {.rt = fbr_rt(), .claims = -1, .over = eventfd(0, EFD_CLOEXEC)};
     int signals = take_signals(), code;
 
-    if (!a.rt || a.over < 0 || read_order(&a.order, arg, len) < 0 ||
-        fbr_loop_call(a.rt->loop, begin, &a) < 0)
+    if (!a.rt || a.over < 0 || read_order(&a.order, arg, len) < 0)
         return 125;
+    if (fbr_loop_call(a.rt->loop, begin, &a) < 0) {
+        fbr_loop_call(a.rt->loop, end, &a);
+        return 125;
+    }
     fbr_child_on_frame(a.rt->child, on_frame, a.rt);
     wait_for_end(&a, signals);
     code = fbr_loop_call(a.rt->loop, end, &a);
