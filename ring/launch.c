@@ -195,6 +195,11 @@ static void start_first_job(struct fiber_ring *r)
     struct ring_job *j;
 
     fbr_ring_gang_end(r);
+    if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
+        fbr_ring_stdin_open(r, &err) < 0) {
+        fbr_ring_print(r, "%s; no rank gets input", err.text);
+        r->options.flags &= ~(FIBER_RING_STDIN | FIBER_RING_PTY); /* their input is at its end */
+    }
     if (fbr_ring_job_start(r, r->size, r->programs, n, NULL, 0, &j, &err) < 0) {
         fbr_ring_fail(r, NULL, 0, 125, "", "%s", err.text);
         fbr_ring_check(r);
@@ -202,9 +207,6 @@ static void start_first_job(struct fiber_ring *r)
     }
     for (uint32_t i = 0; r->epoch && i < r->size; i++)
         fbr_rank_output_again(j, i, r->epoch);
-    if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
-        fbr_ring_stdin_open(r, &err) < 0)
-        fbr_ring_print(r, "%s", err.text);
 }
 
 /* ---- Events ---- */

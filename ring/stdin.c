@@ -14,7 +14,7 @@
 #include "runtime/base/sync.h"
 
 #define PIECE 65536
-#define FOREGROUND_MS 100 /* ms between looks at a terminal that is not ours */
+#define MOMENT_MS 100 /* ms between looks at a terminal that is not ours, or for memory */
 
 struct ring_stdin {
     struct fiber_ring *ring; /* loop thread; NULL once it is closed */
@@ -30,6 +30,7 @@ struct ring_stdin {
 };
 
 struct piece {
+    struct fbr_post post;
     struct ring_stdin *input;
     size_t len;
     int error; /* of the read; then len is 0 */
@@ -124,12 +125,12 @@ static bool in_background(int error)
     return front >= 0 && front != getpgrp();
 }
 
-/* False: stop reading. */
-static bool wait_for_foreground(struct ring_stdin *i)
+/* Waits until the terminal may be ours, or memory may be there. False: stop reading. */
+static bool wait_a_moment(struct ring_stdin *i)
 {
     struct pollfd p = {.fd = i->stop, .events = POLLIN};
 
-    return poll(&p, 1, FOREGROUND_MS) <= 0;
+    return poll(&p, 1, MOMENT_MS) <= 0;
 }
 
 /* Called without the lock. False: stop reading. */
@@ -156,11 +157,14 @@ static void *input_main(void *arg)
     while (n > 0 && wait_for_input(i)) {
         struct piece *p = malloc(sizeof(*p) + PIECE);
 
+        if (!p && wait_a_moment(i)) /* without an end of input, the rank would wait for ever */
+            continue;
         if (!p)
             break;
         do
             n = read(0, p->data, PIECE);
-        while (n < 0 && (errno == EINTR || (in_background(errno) && wait_for_foreground(i))));
+        while (n < 0 && (errno == EINTR || (in_background(errno) && wait_a_moment(i))));
+        p->post = (struct fbr_post){.fn = send_piece, .arg = p, .own = true};
         p->input = i;
         p->len = n > 0 ? (size_t)n : 0; /* an error counts as the end of input */
         p->error = n < 0 ? errno : 0;
@@ -169,7 +173,7 @@ static void *input_main(void *arg)
         i->refs++;
         closed = i->closed;
         pthread_mutex_unlock(&i->lock);
-        if (closed || fbr_loop_post(i->loop, send_piece, p) < 0) {
+        if (closed || fbr_loop_post_own(i->loop, &p->post) < 0) {
             unref(i);
             free(p);
             break;
