@@ -104,8 +104,10 @@ void fbr_ring_free_job(struct ring_job *j)
         }
     }
     free(j->ranks);
-    if (!j->job.info.spawned)
-        j->job.programs = NULL; /* they are the ring's */
+    if (!j->job.info.spawned) { /* they are the ring's */
+        j->job.programs = NULL;
+        j->job.work = NULL;
+    }
     fbr_ring_job_fini(&j->job);
     free(j);
 }
@@ -169,17 +171,13 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     j->job.programs = programs;
     j->job.nprograms = n;
     j->job.has_stdin = !parent && (r->options.flags & FIBER_RING_STDIN);
-    if (!parent)
+    if (!parent) {
         snprintf(j->job.last_failure, sizeof(j->job.last_failure), "%s", r->last_failure);
+        j->job.work = r->work;
+        j->job.work_len = r->work_len;
+    }
     fbr_ring_terminal_job(j);
     fbr_rank_output_job(j);
-    if (!parent && r->work_len) {
-        j->job.work = malloc(r->work_len);
-        if (j->job.work) {
-            memcpy(j->job.work, r->work, r->work_len);
-            j->job.work_len = r->work_len;
-        }
-    }
     DL_APPEND(r->jobs, j);
     *out = j;
     for (uint32_t k = 0; k < i->nodes; k++)
