@@ -9,6 +9,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "fiber.h"
@@ -16,10 +17,17 @@
 #define REFUSALS_MAX 5000 /* no call asks that often: it would go on for ever */
 
 static __thread unsigned refuse_at, asked; /* 0: none is refused */
+/* the same for all threads together, except those that have called begin_refusing_others() */
+static atomic_uint others_refuse_at, others_asked;
+static __thread bool apart;
 
 static bool refuse(void)
 {
-    return refuse_at && ++asked == refuse_at;
+    unsigned at = atomic_load(&others_refuse_at);
+
+    if (refuse_at)
+        return ++asked == refuse_at;
+    return at && !apart && atomic_fetch_add(&others_asked, 1) + 1 == at;
 }
 
 #include "tests/support/wrapped_malloc.h"
@@ -28,6 +36,21 @@ static inline void begin_refusing(unsigned k)
 {
     asked = 0;
     refuse_at = k;
+}
+
+/* The k-th request of the other threads is refused, until end_refusing_others(). */
+static inline void begin_refusing_others(unsigned k)
+{
+    apart = true;
+    atomic_store(&others_asked, 0);
+    atomic_store(&others_refuse_at, k);
+}
+
+/* Answers whether there was a k-th request. */
+static inline bool end_refusing_others(unsigned k)
+{
+    atomic_store(&others_refuse_at, 0);
+    return atomic_load(&others_asked) >= k;
 }
 
 /* Ends it, rc being what the calls came to: -ENOMEM, or -EPIPE where the connection was what lacked
