@@ -138,6 +138,12 @@ static void set_proxy(const struct fbr_http *h, CURL *easy)
 static void set_server(const struct fbr_http *h, CURL *easy)
 {
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    /* An attempt that ends while its host's name is looked up would wait for the look-up, here on
+     * the loop, and without a network that lasts a minute. Now the thread of the look-up frees what
+     * it has. */
+    curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
+#endif
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,

@@ -2,22 +2,28 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "tests/support/http_bench.h"
+#include "tests/support/sync.h"
 
 /* ---- Answers ---- */
 
@@ -343,6 +349,51 @@ static void test_so_many_at_once(void **state)
     fbr_buf_fini(&stream.stream);
 }
 
+/* ---- Name servers ---- */
+
+#define NOT_RESOLVED_S 10
+
+static sem_t resolver;
+static atomic_bool resolved;
+
+/* In place of the C library's, for libcurl, too. The look-up of one name lasts until the test lets it end. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **out)
+{
+    __typeof__(&getaddrinfo) real = (__typeof__(&getaddrinfo))dlsym(RTLD_NEXT, "getaddrinfo");
+    struct timespec until;
+
+    if (!name || strcmp(name, "slow.test") != 0)
+        return real(name, service, hints, out);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += NOT_RESOLVED_S;
+    sem_timedwait(&resolver, &until);
+    atomic_store(&resolved, true);
+    return EAI_AGAIN;
+}
+
+/* As when the network is gone: the C library asks each name server several times, for each domain of its list. The loop
+ * must go on meanwhile. */
+static void test_a_look_up_of_a_name_is_not_waited_for(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    sem_init(&resolver, 0, 0);
+    b->o.url = "http://slow.test:1";
+    b->o.socket = NULL;
+    bench_reopen(b);
+    got_init(&g, b, "GET", "/");
+    g.r.timeout_ms = 100;
+    got_ask(&g);
+    assert_int_equal(g.status, 0);
+    assert_false(atomic_load(&resolved));
+    sem_post(&resolver);
+    while (!atomic_load(&resolved))
+        let_time_pass(1);
+}
+
 /* ---- Now ---- */
 
 static void test_now_answers_before_it_returns(void **state)
@@ -661,6 +712,7 @@ int main(void)
         PLAIN(test_each_attempt_has_its_token),
         PLAIN(test_a_name_and_a_password_are_told),
         PLAIN(test_so_many_at_once),
+        PLAIN(test_a_look_up_of_a_name_is_not_waited_for),
         PLAIN(test_now_answers_before_it_returns),
         PLAIN(test_now_ends_with_its_time),
         TLS(test_a_certificate_is_checked),
