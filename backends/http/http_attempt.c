@@ -104,15 +104,16 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
     return CURL_SEEKFUNC_OK;
 }
 
-/* Sets a limit, so that a dead server does not look like an idle one. */
-static int on_socket_made(void *user, curl_socket_t fd, curlsocktype purpose)
+/* libcurl's own sockets would be inherited by the programs that the user's program starts. The
+ * limit is there so that a dead server does not look like an idle one. */
+static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *to)
 {
+    int fd = socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
     unsigned dead = DEAD_MS;
 
-    if (purpose == CURLSOCKTYPE_IPCXN)
-        /* fails on a unix socket */
+    if (fd >= 0) /* fails on a unix socket */
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &dead, sizeof(dead));
-    return CURL_SOCKOPT_OK;
+    return fd;
 }
 
 static void set_blob(CURL *easy, CURLoption option, const char *text)
@@ -154,7 +155,7 @@ static void set_server(const struct fbr_http *h, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 15L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 5L);
-    curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_socket_made);
+    curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->o.insecure ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->o.insecure ? 0L : 2L);
     set_blob(easy, CURLOPT_CAINFO_BLOB, h->o.ca);

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -347,6 +349,35 @@ static void test_so_many_at_once(void **state)
     assert_int_equal(http_server_most(b->server), PARALLEL + 1);
     sem_come(&stream.done);
     fbr_buf_fini(&stream.stream);
+}
+
+/* Returns the descriptor of the client's connection to a server at that path. */
+static int connection_to(const char *path)
+{
+    for (int fd = 3; fd < 1000; fd++) {
+        struct sockaddr_un to = {0};
+        socklen_t len = sizeof(to);
+
+        if (getpeername(fd, (struct sockaddr *)&to, &len) == 0 && to.sun_family == AF_UNIX &&
+            !strncmp(to.sun_path, path, sizeof(to.sun_path)))
+            return fd;
+    }
+    return -1;
+}
+
+static void test_programs_that_are_started_get_no_connection(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+    int flags;
+
+    got_init(&g, b, "GET", "/held");
+    got_send(&g);
+    sem_come(&b->stage.come);
+    flags = fcntl(connection_to(b->path), F_GETFD);
+    sem_post(&b->stage.go);
+    sem_come(&g.done);
+    assert_int_equal(flags, FD_CLOEXEC);
 }
 
 /* ---- Name servers ---- */
@@ -712,6 +743,7 @@ int main(void)
         PLAIN(test_each_attempt_has_its_token),
         PLAIN(test_a_name_and_a_password_are_told),
         PLAIN(test_so_many_at_once),
+        PLAIN(test_programs_that_are_started_get_no_connection),
         PLAIN(test_a_look_up_of_a_name_is_not_waited_for),
         PLAIN(test_now_answers_before_it_returns),
         PLAIN(test_now_ends_with_its_time),
