@@ -5,7 +5,7 @@
  * `parallel` requests are under way, further requests wait in line; streams (watches, logs) do not
  * count. If the server is away, busy or broken (no connection, 429, 500, 502, 503, 504), the client
  * repeats the request until `patience_ms` is over. Between attempts it waits a growing random time,
- * plus the time of Retry-After. Streams and requests with body_fd are not repeated.
+ * plus the time of Retry-After. Streams that have begun and requests with body_fd are not repeated.
  *
  * Only http.c and http_attempt.c use libcurl. All functions run on the loop thread, except where
  * noted; `done` and `data` may send and cancel requests, but must not close the client.

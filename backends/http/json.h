@@ -23,7 +23,7 @@ struct json_t;
 #define FBR_JSON_PATH __attribute__((sentinel))
 
 /* Returns a new value, for fbr_json_free(); NULL, and a message with the position of the error.
- * Nesting and size are limited. */
+ * Nesting is limited. */
 struct json_t *fbr_json_parse(const char *text, size_t len, struct fbr_error *err);
 void fbr_json_free(struct json_t *j); /* NULL is allowed */
 

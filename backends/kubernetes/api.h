@@ -55,7 +55,8 @@ int fbr_kube_send(struct fbr_kube_api *a, const char *method, char *path, const 
  * while no answer comes, because the server may have created the object; a refusal ends them. */
 void fbr_kube_unwanted(struct fbr_kube_api *a, const void *user);
 
-/* Sends one request and waits for the answer, with all repetitions for `ms`. Returns the status, or
+/* Sends one request and waits for the answer, with all repetitions for `ms`; after a 401 once more,
+ * as long for new credentials, and as long for the answer to these. Returns the status, or
  * 0 if no answer came in time, or one that is not JSON. 2xx: *answer is JSON for fbr_json_free();
  * any other status sets *answer to NULL, and err. Takes ownership of `path`. */
 int fbr_kube_ask(struct fbr_kube_api *a, const char *method, char *path, const char *body,

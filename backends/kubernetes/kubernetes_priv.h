@@ -38,7 +38,7 @@ struct fbr_kube_job {
     struct fbr_backend *b;
     void *user; /* NULL: released, the runtime takes no further events */
     char name[FBR_KUBE_NAME], uid[64];
-    enum fbr_pod_state state; /* only fbr_kube_step() changes it */
+    enum fbr_pod_state state; /* after the start only fbr_kube_step() changes it */
     struct json_t *pod;       /* until its owner and its Secret are known */
     char *body;               /* then its text, until the pod exists */
     /* for a master: the text of its Job, which has the name until its pod exists */
