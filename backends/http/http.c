@@ -60,9 +60,9 @@ static uint64_t pause_of(const struct fbr_http_call *c)
         r = (uint32_t)fbr_now_ns();
     ms = ms / 2 + r % (ms / 2 + 1);
     curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &asked);
-    if (asked > 0)
-        ms += (uint64_t)asked * 1000;
-    return ms;
+    if (asked > INT32_MAX)
+        asked = INT32_MAX;
+    return asked > 0 ? ms + (uint64_t)asked * 1000 : ms;
 }
 
 /* ---- The line ---- */

@@ -255,6 +255,22 @@ static void test_the_server_says_when(void **state)
     assert_true(fbr_now_ms() - start >= 2000);
 }
 
+/* In ms it is about as large as a number can be. */
+static void test_a_server_that_says_never_is_asked_at_the_very_end(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    b->stage.status = 429;
+    b->stage.headers = "Retry-After: 18446744073709551\r\n";
+    b->stage.fails = 1000000;
+    got_init(&g, b, "GET", "/fails");
+    g.r.patience_ms = 1000;
+    got_ask(&g);
+    assert_int_equal(g.status, 429);
+    assert_int_equal(http_server_asked(b->server), 2);
+}
+
 static void test_a_last_word_is_not_repeated(void **state)
 {
     struct bench *b = *state;
@@ -738,6 +754,7 @@ int main(void)
         PLAIN(test_an_answer_that_breaks_off_is_asked_for_again),
         TLS(test_an_answer_that_is_reset_is_asked_for_again),
         PLAIN(test_the_server_says_when),
+        PLAIN(test_a_server_that_says_never_is_asked_at_the_very_end),
         PLAIN(test_a_last_word_is_not_repeated),
         PLAIN(test_patience_ends),
         PLAIN(test_each_attempt_has_its_token),
