@@ -315,6 +315,7 @@ static void local_close(struct fbr_backend *b)
         }
         j->released = true;
         finish(j);
+        maybe_free(j); /* a copy that was not made has no handles */
     }
     fbr_cpu_allocs_close(b->places);
     free(b);
