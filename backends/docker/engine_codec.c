@@ -389,6 +389,15 @@ bool fbr_docker_own_id(const char *mountinfo, char out[65])
 
 bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err)
 {
+    const char *path = job->workdir && !fbr_json_utf8(job->workdir)     ? "working directory"
+                       : !job->own_program && !fbr_json_utf8(job->file) ? "path of the program"
+                                                                        : NULL;
+
+    if (path) {
+        fbr_fail(err, -EILSEQ, "the %s of %.60s is not UTF-8, and the engine accepts only UTF-8",
+                 path, job->name);
+        return false;
+    }
     for (size_t i = 0; job->argv && job->argv[i]; i++)
         if (!fbr_json_utf8(job->argv[i])) {
             fbr_fail(err, -EILSEQ,

@@ -36,7 +36,8 @@ struct fbr_docker_wishes {
 struct json_t *fbr_docker_body(const struct fbr_job *job, const struct fbr_docker_wishes *w,
                                const char *image, const char *program, const char *workdir);
 
-/* Checks that JSON can carry all arguments and variables. False, and a message, if it cannot. */
+/* Checks that JSON can carry the arguments, variables and working directory of the job, and the
+ * path of a program that is not our own. False, and a message, if it cannot. */
 bool fbr_docker_is_text(const struct fbr_job *job, struct fbr_error *err);
 
 /* Makes the same body with a command that runs our program from the place where the bundle puts it

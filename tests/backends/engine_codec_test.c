@@ -185,6 +185,17 @@ static void test_what_json_cannot_carry_is_refused(void **state)
     job.added_env = variables;
     assert_false(fbr_docker_is_text(&job, &err));
     assert_non_null(strstr(err.text, "variable B"));
+    job = plain;
+    job.file = "./tr\xc3\xa4in";
+    assert_true(fbr_docker_is_text(&job, &err));
+    job.file = "./tr\xe4in";
+    assert_false(fbr_docker_is_text(&job, &err));
+    assert_non_null(strstr(err.text, "the path of the program of "));
+    job.own_program = 1; /* the archive with it needs no path */
+    assert_true(fbr_docker_is_text(&job, &err));
+    job.workdir = "/w\xe4"; /* the engine would make the folder "/w?" */
+    assert_false(fbr_docker_is_text(&job, &err));
+    assert_non_null(strstr(err.text, "the working directory of "));
 }
 
 static void test_a_ticket_is_an_archive(void **state)
