@@ -40,9 +40,9 @@ def _join():
         _fiber.init()
     _started = True
     os.register_at_fork(after_in_child=_note_fork)
+    _end_with_interpreter()  # before what may raise: the process is joined
     config.apply()
     prepare_image()
-    _end_with_interpreter()
 
 
 def prepare_image():

@@ -414,6 +414,22 @@ def test_control_c_that_ends_a_program_ends_its_children(program, caught):
     assert (ran.code, ran.out) == ((0, "joined\n") if caught else (-signal.SIGINT, "")), ran
 
 
+def test_control_c_ends_children_of_a_program_whose_setting_is_wrong(program):
+    ran = program("""
+        import fiber as mp
+        import time
+
+        if __name__ == "__main__":
+            try:
+                mp.Queue()
+            except mp.ProcessError as error:
+                print(error)
+            mp.Process(target=time.sleep, args=(600,)).start()
+            raise KeyboardInterrupt
+    """, env={"FIBER_DEFAULT_BACKEND": "bogus"})
+    assert ran.code == -signal.SIGINT and ran.out.startswith("Invalid backend: bogus"), ran
+
+
 def test_fork_is_refused_with_a_sentence(program):
     ran = program("""
         import fiber as mp
