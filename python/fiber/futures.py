@@ -128,7 +128,7 @@ class Executor(concurrent.futures.Executor):
             for future, *_ in list(self._waiting):
                 future.cancel()
         self._pool._finish([self])
-        if wait:
+        if wait and self._pool._thread is not threading.current_thread():  # which would wait for itself
             self._join()
         else:
             threading.Thread(target=self._join, name="fiber-shutdown", daemon=False).start()
