@@ -164,25 +164,26 @@ class Listener:
         self._address = Address(self._calls.address() + self._spare.address())
         self._ends = {}  # address of the other end -> end
         for _ in range(max(backlog, SPARE)):
-            self._offer()
+            self._offer(self._spare)
 
-    def _offer(self):
+    def _offer(self, spare):
         mine, its = Pipe()
         with its:
             address = its._handle.address()
         self._ends[address] = mine
-        self._spare.put(address, None)
+        spare.put(address, None)
 
     def accept(self):
         """Waits for a caller and returns a connection to it."""
-        if self._calls is None:
+        spare, calls = self._spare, self._calls  # another thread may close the listener meanwhile
+        if calls is None:
             raise OSError("listener is closed")
         try:
-            while not (end := self._calls.get(None)):
-                self._offer()
-        except EOFError:
+            while not (end := calls.get(None)):
+                self._offer(spare)
+            connection = self._ends.pop(end)
+        except (EOFError, KeyError):
             raise OSError("listener is closed") from None
-        connection = self._ends.pop(end)
         if self._authkey is not None:
             try:
                 deliver_challenge(connection, self._authkey)

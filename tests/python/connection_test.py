@@ -467,6 +467,22 @@ def test_long_messages_keep_their_order_behind_a_conversation():
     assert p.exitcode == 0
 
 
+@pytest.mark.parametrize("offers", [False, True])
+def test_a_listener_that_is_closed_while_it_accepts_says_so(offers):
+    """Another thread closes it between two steps of accept()."""
+    listener = Listener()
+    calls, end = listener._calls, next(iter(listener._ends))
+
+    class Calls:
+        def get(self, timeout):
+            listener.close()
+            return b"" if offers else end
+        shut = calls.shut
+    listener._calls = Calls()
+    with pytest.raises(OSError):
+        listener.accept()
+
+
 def test_a_listener_refuses_a_wrong_key():
     def serve():
         with pytest.raises(mp.AuthenticationError):
