@@ -347,7 +347,7 @@ static int run_logs(const struct cli_args *args)
         run_client_free(&run);
         return code;
     }
-    code = show_orphan_run(&e, args->noperands > 1 ? rank : NULL, args);
+    code = show_orphan_run(&e, rank, args);
     orphan_run_free(&e);
     return code;
 }

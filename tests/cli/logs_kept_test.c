@@ -672,6 +672,7 @@ static void jobs_of_an_engine_are_read_one_after_the_other(void **state)
     shows("logs -b local -f 2222 worker-2", "two\nmore\n", "");
     refuses("logs -b local 2222 worker-3", 1,
             "run 2222bbbb has no job worker-3; it has worker-1, worker-2");
+    refuses("logs -b local 2222/3", 1, "run 2222bbbb has no job 3; it has worker-1, worker-2");
     refuses("logs -b local 2222 -g one", 2, UNKEPT);
     refuses("logs -b local 3333", 1, "mock job worker-3: the log is gone");
     mock_engine.stuck = "id-2";
