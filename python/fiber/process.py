@@ -39,9 +39,13 @@ class Popen(_pickling.Spawning):
         self._patience = SHOWN_S
         self.kept = []  # shared tensors in the arguments: the child opens their memory by descriptors of this process
         self.pipes = []  # ends of pipes in the process's arguments, which it holds from its start on
-        work = self._work(process)
-        self._handle = core.Process(work, name=job_name(process.name), pipes=self.pipes,
-                                    ctrl_c=not hasattr(sys, "ps1"), **job_of(process))
+        try:
+            self._handle = core.Process(self._work(process), name=job_name(process.name), pipes=self.pipes,
+                                        ctrl_c=not hasattr(sys, "ps1"), **job_of(process))
+        except BaseException:
+            for end in self.pipes:  # each waits for a first process, and this one will not come
+                core.Pipe(end.address()).close()
+            raise
         del self.pipes
         self.sentinel = self._handle.sentinel()
 

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import array
+import functools
 import multiprocessing
 import os
 import pickle
@@ -248,6 +249,20 @@ def test_a_child_that_cannot_import_what_it_needs_ends_its_end(program):
             p.join()
     """)
     assert ran.out == "end of file\n"
+
+
+@pytest.mark.parametrize("target, argument", [
+    (print, threading.Lock()),  # cannot be pickled
+    (mp.meta(gpu=1 << 31)(functools.partial(print)), None),  # all is pickled, and then refused
+])
+def test_a_child_that_cannot_be_started_holds_no_end(target, argument):
+    reader, writer = mp.Pipe(duplex=False)
+    with pytest.raises((TypeError, OverflowError)):
+        mp.Process(target=target, args=(writer, argument)).start()
+    writer.close()
+    assert reader.poll(LONG)
+    with pytest.raises(EOFError):
+        reader.recv()
 
 
 def test_the_death_of_a_child_is_the_end_of_file():
