@@ -44,6 +44,8 @@ FRONT = {
     "ipc_admin_worker_port": 0,
 }
 
+NUMBERS = ("cpu_per_job", "mem_per_job")
+
 LEVELS = {"warning": "warn", "critical": "error", "fatal": "error", "notset": "trace",
           10: "debug", 20: "info", 30: "warn", 40: "error", 50: "error", 0: "trace"}
 
@@ -181,11 +183,22 @@ def _text_of(key, value):
     return str(value)
 
 
+def _check_number(key, value):
+    try:
+        good = int(value) >= 0
+    except (OverflowError, TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError("%s is %r, which is not a number from 0 on" % (key, value))
+
+
 def _set(key, value):
     from multiprocessing.context import ProcessError
 
     from . import _core
     if key in FRONT:
+        if key in NUMBERS and value is not None:
+            _check_number(key, value)
         _front[key] = FRONT[key] if value is None else value
         _translate(key, _front[key])
         return

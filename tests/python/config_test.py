@@ -64,6 +64,10 @@ def test_wrong_settings():
         config.heartbeat = "soon"
     with pytest.raises(fiber.ProcessError, match="Invalid backend"):
         fiber.init(backend="nothing")
+    for value in "many", -1, []:
+        with pytest.raises(ValueError, match="cpu_per_job is "):
+            fiber.init(cpu_per_job=value)
+    assert config.cpu_per_job == 1
 
 
 @pytest.mark.parametrize("value", [["prog.py", "data"], ("prog.py",), b"prog.py", {}])
