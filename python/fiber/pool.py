@@ -43,7 +43,8 @@ ONE, STAR, APPLY, BLOCK, BLOCK_STAR = range(5)  # kinds of tasks, as in worker.h
 AFRESH, NUMBERED = 8, 16  # their flags
 VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool.h
 
-BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements
+BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements,
+BLOCK_BYTES = 1 << 18  # and of its inputs and results, which may be long although they take no time
 AHEAD = 8  # blocks for each worker that are put and not done
 UNDER_WAY = 64 << 20  # bytes of inputs,
 AT_LEAST = 2  # and so many tasks for each worker, however large they are: all work, beside any other call
@@ -282,10 +283,11 @@ class Feed:
         self.error = self.stream.feed(self.result, self.items, self.at, stop, block, 0, self.call, *self.pool._bounds())
 
     def put_measured(self):
-        workers = self.pool._size
-        while self.at[0] < self.end and self.stream.tasks < AHEAD * workers:
+        workers, stream = self.pool._size, self.stream
+        while self.at[0] < self.end and stream.tasks < AHEAD * workers:
             before, rest = self.at[0], self.end - self.at[0]
-            block = max(1, min(BLOCK_NS // self.stream.mean_ns, -(-rest // (4 * workers))))
+            most = min(BLOCK_NS // stream.mean_ns, BLOCK_BYTES // stream.mean_bytes)
+            block = max(1, min(most, -(-rest // (4 * workers))))
             self.put(min(self.end, before + block * workers), block)
             if self.at[0] == before or self.error is not None:
                 return

@@ -49,11 +49,12 @@ struct stream {
     struct entry *entries;
     uint64_t base; /* index of the first entry */
     size_t n, cap;
-    uint64_t tasks;   /* that are not taken */
-    uint64_t mean_ns; /* of an element; 0: not known */
-    int again;        /* failed tasks are put again */
-    int numbered;     /* FPY_NUMBERED */
-    PyObject *dumps;  /* NULL: _pickle's */
+    uint64_t tasks; /* that are not taken */
+    /* of an element, and its result; 0: not known */
+    uint64_t mean_ns, mean_bytes;
+    int again;       /* failed tasks are put again */
+    int numbered;    /* FPY_NUMBERED */
+    PyObject *dumps; /* NULL: _pickle's */
 };
 
 static PyObject *stream_type;
@@ -371,11 +372,13 @@ static PyObject *error_here(void)
     return error_of(0, exception_or_none());
 }
 
-static void measure(struct stream *s, uint64_t ns, uint32_t count)
+/* Adds the sum of so many values to their mean, which is above 0 from then on. */
+static void measure(uint64_t *mean, uint64_t sum, uint32_t count)
 {
-    ns /= count ? count : 1;
-    ns = ns ? ns : 1;
-    s->mean_ns = s->mean_ns ? (s->mean_ns * 3 + ns) / 4 : ns;
+    uint64_t value = sum / (count ? count : 1);
+
+    value = value ? value : 1;
+    *mean = *mean ? (*mean * 3 + value) / 4 : value;
 }
 
 /* The object that the bytes hold; and its time. */
@@ -388,7 +391,8 @@ static PyObject *object_of(struct stream *s, const struct entry *e, const struct
         return NULL;
     }
     memcpy(&ns, b->data, sizeof(ns));
-    measure(s, ns, e->count);
+    measure(&s->mean_ns, ns, e->count);
+    measure(&s->mean_bytes, e->size + b->len, e->count);
     return fpy_loads((const char *)b->data + sizeof(ns), b->len - sizeof(ns));
 }
 
@@ -903,6 +907,8 @@ static PyMemberDef stream_members[] = {
      "Tasks whose results are not taken."},
     {"mean_ns", T_ULONGLONG, offsetof(struct stream, mean_ns), READONLY,
      "Nanoseconds of an element; 0: not known."},
+    {"mean_bytes", T_ULONGLONG, offsetof(struct stream, mean_bytes), READONLY,
+     "Bytes of an element and its result; 0: not known."},
     {NULL, 0, 0, 0, NULL},
 };
 

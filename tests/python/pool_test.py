@@ -330,6 +330,20 @@ def test_the_timeout_of_a_pool_is_that_of_each_element():
         assert pool.progress()[1] == 1005
 
 
+def test_a_map_of_long_elements_is_put_in_blocks_that_fit(program):
+    """Each input and each result is below the limit, and they take almost no time."""
+    ran = program("""
+        import fiber as mp
+
+        if __name__ == "__main__":
+            mp.config.max_message = "1Mi"
+            with mp.Pool(2) as pool:
+                print(sum(map(len, pool.map(bytes, [300000] * 200))))
+                print(sum(pool.map(len, [bytes(300000) for _ in range(200)])))
+    """)
+    assert (ran.code, ran.out) == (0, "60000000\n60000000\n"), ran
+
+
 def test_a_map_goes_on_whose_tasks_end_while_another_thread_feeds(pool):
     assert pool.map(square, range(1000)) == [x * x for x in range(1000)]  # how long a task takes is known
     with pool._feeding:
