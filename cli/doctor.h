@@ -26,7 +26,7 @@ void doctor_backends(struct doctor *d, const char *only);
 
 /* Runs a program for at most five seconds and copies the first line of its output; argv is
  * NULL-terminated and searched in PATH. 0; -ENOENT: there is no such program; -ETIMEDOUT; -EIO: it
- * failed. */
+ * failed, and printed nothing. */
 int doctor_ask(const char *const *argv, char *line, size_t size);
 /* The same with all its output, or as much as fits. */
 int doctor_ask_all(const char *const *argv, char *text, size_t size);

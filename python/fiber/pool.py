@@ -39,9 +39,9 @@ __all__ = ["Pool", "ThreadPool", "AsyncResult", "ApplyResult", "MapResult", "IMa
 TimeoutError = _mp_context.TimeoutError
 
 RUN, CLOSE, TERMINATE = "RUN", "CLOSE", "TERMINATE"
-ONE, STAR, APPLY, BLOCK, BLOCK_STAR = range(5)  # kinds of tasks, as in worker.h
+ONE, STAR, APPLY, BLOCK, BLOCK_STAR = range(5)  # kinds of tasks, as in worker_main.h
 AFRESH, NUMBERED = 8, 16  # their flags
-VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool.h
+VALUE, LIST, ARRIVE = range(3)  # kinds of results, as in pool_type.h
 
 BLOCK_NS = 1000000  # of work in a block, where nobody says how many elements,
 BLOCK_BYTES = 1 << 18  # and of its inputs and results, which may be long although they take no time
