@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -715,6 +716,20 @@ def test_the_pid_is_known_where_the_backend_does_not_know_it(program):
 
 def leave(code):
     sys.exit(code)
+
+
+def test_the_command_of_a_wheel_ends_without_a_word_when_its_reader_has_gone(tmp_path):
+    """Python starts it, which ignores SIGPIPE."""
+    shutil.copytree(os.path.dirname(mp.__file__), tmp_path / "fiber", ignore=shutil.ignore_patterns("__pycache__"))
+    programs = tmp_path / "fiber" / "_lib" / "bin"
+    programs.mkdir(parents=True)
+    os.symlink(os.path.join(os.environ["TEST_BINARY_DIR"], "cli", "fiber"), programs / "fiber")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "fiber", "version"], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                          stdout=writer, stderr=subprocess.PIPE, text=True, timeout=LONG)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, ""), done
 
 
 def test_many_at_once():
