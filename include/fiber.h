@@ -345,8 +345,8 @@ struct fiber_pipe;
 /* Makes a pipe with both ends in this process: ends[0] and ends[1]. `flags`: 0, or
  * FIBER_PIPE_ONEWAY. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
-/* Stores the address of this end, with which other processes connect to it. After this call the end
- * stays open until a first process has connected, even if this process closes its handle. */
+/* Stores the address of this end, with which other processes connect to it. After each call the end
+ * stays open until a process has connected, even if this process closes its handle. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
 /* Connects to the end of a pipe that has this address. From then on this process is a holder of the
  * end. -EPIPE: the pipe is gone. */

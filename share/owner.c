@@ -868,6 +868,7 @@ void fbr_owner_export_end(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
     h->ends[end].exported = true;
+    h->ends[end].taken = false; /* for the process that gets this address */
     pthread_mutex_unlock(&h->lock);
 }
 

@@ -294,6 +294,20 @@ def test_connections_travel_in_messages():
         a.recv()
 
 
+def test_an_end_travels_again_when_its_first_receiver_has_gone():
+    reader, writer = mp.Pipe(duplex=False)
+    there, here = mp.Pipe()
+    for n in range(3):
+        there.send(writer)
+        if n == 2:
+            writer.close()
+        with here.recv() as received:
+            received.send(n)
+        assert reader.recv() == n
+    with pytest.raises(EOFError):
+        reader.recv()
+
+
 def test_no_repr_shows_an_address():
     a, b = mp.Pipe()
     address = a._handle.address()
