@@ -344,7 +344,7 @@ static void end_unheld(struct fbr_owner *h, uint32_t end)
 {
     struct channel_end *e = &h->ends[end];
 
-    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->holders || (e->exported && !e->taken))
+    if (h->kind != FBR_KIND_PIPE || e->ended || e->here || e->holders || e->awaits)
         return;
     e->ended = true;
     for (int i = 0; i < h->n_lanes; i++)
@@ -359,7 +359,7 @@ static void add_holder(struct channel_end *e, uint64_t peer)
 {
     struct pending *holder = malloc(sizeof(*holder));
 
-    e->taken = true;
+    e->awaits = false;
     if (!holder)
         return;
     forget(&e->holders, peer);
@@ -867,15 +867,14 @@ void fbr_owner_close(struct fbr_owner *h)
 void fbr_owner_export_end(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
-    h->ends[end].exported = true;
-    h->ends[end].taken = false; /* for the process that gets this address */
+    h->ends[end].awaits = true;
     pthread_mutex_unlock(&h->lock);
 }
 
 void fbr_owner_attach(struct fbr_owner *h, int end)
 {
     pthread_mutex_lock(&h->lock);
-    h->ends[end].taken = true;
+    h->ends[end].awaits = false;
     h->ends[end].here++;
     pthread_mutex_unlock(&h->lock);
 }

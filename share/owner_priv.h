@@ -47,8 +47,7 @@ struct lane {
 
 /* An end of a pipe lives until its last holder has gone. */
 struct channel_end {
-    bool exported;           /* its address was exported */
-    bool taken;              /* a process has attached to it since */
+    bool awaits;             /* its address was exported, and no process has attached since */
     bool ended;              /* no process holds it, and none will */
     int here;                /* handles of this process */
     struct pending *holders; /* other processes */
