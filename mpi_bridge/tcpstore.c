@@ -466,21 +466,18 @@ static bool on_append(struct fbr_service *s, struct fbr_service_conn *c, struct 
 
     if (!e || !e->value)
         return set(s, key, data);
-    v = value_new(s, e->value->data, e->value->len);
-    if (v && charge(s, data.len)) {
-        struct value *more = realloc(v, sizeof(*v) + v->len + data.len);
-
-        if (more) {
-            v = more;
-            memcpy(v->data + v->len, data.data, data.len);
-            v->len += data.len;
-            set_value(s, e, v);
-            return true;
-        }
+    if (!charge(s, data.len))
+        return false;
+    v = realloc(e->value, sizeof(*v) + e->value->len + data.len);
+    if (!v) {
         s->memory -= data.len;
+        return false;
     }
-    value_free(s, v);
-    return false;
+    memcpy(v->data + v->len, data.data, data.len);
+    v->len += data.len;
+    e->value = v;
+    wake(s, e, true);
+    return true;
 }
 
 static bool on_multi_get(struct fbr_service *s, struct fbr_service_conn *c, struct fbr_cur *args)
