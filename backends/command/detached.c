@@ -30,6 +30,7 @@
 #define MAX_ID 128
 #define FORGOTTEN 3
 #define CLOSE_MS 5000
+#define LIMIT_MS 60000 /* a command that hangs would keep all ends from being known */
 #define CANNOT_START 125
 
 enum detached_stage { STARTING, LIVING, ENDING, ENDED };
@@ -66,7 +67,7 @@ static int run_template(struct fbr_detached *d, const struct fbr_args *template,
     const struct fbr_fill f = {.id = ids[0], .ids = ids};
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
-    const struct fbr_tool tool = {.words = &w, .done = done, .user = user};
+    const struct fbr_tool tool = {.words = &w, .limit_ms = LIMIT_MS, .done = done, .user = user};
     int rc;
 
     if ((rc = fbr_template_fill(template, &f, &w, &err)) < 0 ||

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 #include <cmocka.h>
 
+#include "backends/tool/tool.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/backend.h"
 #include "tests/support/files.h"
@@ -34,8 +36,9 @@ static const struct fbr_backend_ops *const command = &fbr_backend_command;
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
- * status: says what `states` has; where there is a `flip`, every other time nothing. A file `bad` has
- * what both fail with: a status fails that finds it before or after it has read `states`. */
+ * status: hangs where there is a FIFO `hang`; else says what `states` has; where there is a `flip`,
+ * every other time nothing. A file `bad` has what both fail with: a status fails that finds it before
+ * or after it has read `states`. */
 static const char manager[] =
     "#!/bin/sh\n"
     "cd \"$(dirname \"$0\")\" || exit 9\n"
@@ -45,7 +48,8 @@ static const char manager[] =
     "submit) [ ! -p gate ] || read -r line <gate\n"
     "    [ ! -f bad ] || { cat bad >&2; exit 3; }\n"
     "    if [ -f said ]; then cat said; else echo \"Submitted job $2\"; fi ;;\n"
-    "status) [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
+    "status) [ ! -p hang ] || { echo hangs >>told; echo >news; exec cat hang; }\n"
+    "    [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
     "    away=; [ ! -f bad ] || away=1; cat states; [ ! -f bad ] || away=1\n"
     "    [ -z \"$away\" ] || { cat bad >&2; exit 1; } ;;\n"
     "logs) echo \"output of $2\" ;;\n"
@@ -61,10 +65,26 @@ static struct {
     struct fbr_backend_env env;
     struct fbr_backend *backend;
     struct fbr_error err;
+    atomic_uint limit_ms; /* 0: as the backend says */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     char events[1000]; /* "a started 17; a exited 0; " */
 } m = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- Limits ---- */
+
+int __real_fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_error *err);
+int __wrap_fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_error *err);
+
+/* What has a limit has a short one where a test says so. */
+int __wrap_fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct fbr_error *err)
+{
+    struct fbr_tool quick = *tool;
+
+    if (m.limit_ms && quick.limit_ms)
+        quick.limit_ms = m.limit_ms;
+    return __real_fbr_tool_run(t, &quick, err);
+}
 
 /* ---- Events ---- */
 
@@ -205,6 +225,7 @@ static int set_up(void **state)
     assert_true(m.news >= 0);
     m.events[0] = '\0';
     m.err = (struct fbr_error){0, ""};
+    m.limit_ms = 0;
     return fbr_loop_open(&m.loop, &m.err);
 }
 
@@ -359,6 +380,23 @@ static void only_a_status_that_succeeds_can_forget_a_job(void **state)
     put("states", "");
     assert_int_equal(unlink(path_in(m.dir, "bad")), 0);
     hears("the manager no longer knows it; ");
+    release(&a);
+}
+
+static void a_status_that_hangs_is_asked_again(void **state)
+{
+    struct job a;
+
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    hears("a started a; ");
+    m.limit_ms = 300;
+    assert_int_equal(mkfifo(path_in(m.dir, "hang"), 0600), 0);
+    is_told("hangs", 2);
+    put("states", "a CD\n");
+    assert_int_equal(unlink(path_in(m.dir, "hang")), 0);
+    m.limit_ms = 0; /* the machine may be slow */
+    hears("a exited 0; ");
     release(&a);
 }
 
@@ -614,6 +652,7 @@ int main(void)
         detached_test(a_job_lives_by_what_the_status_says),
         detached_test(states_become_codes),
         detached_test(only_a_status_that_succeeds_can_forget_a_job),
+        detached_test(a_status_that_hangs_is_asked_again),
         detached_test(a_job_that_is_left_out_now_and_then_lives),
         detached_test(an_id_is_found_in_what_the_start_says),
         detached_test(a_pattern_without_a_group_is_refused),
