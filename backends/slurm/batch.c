@@ -633,13 +633,14 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
 
 /* ---- Jobs of dead masters ---- */
 
-static bool on_dead(void *user, const char *path, const char *tag)
+static void on_dead(void *user, const char *path, const char *tag)
 {
     struct fbr_slurm_batch *b = user;
+    struct fbr_error err = {0, ""};
 
-    fbr_info("slurm: %s was left behind, and is removed", path);
     fbr_args_addf(&b->dead, ".%s.", tag);
-    return true;
+    fbr_slurm_dir_remove(path, &err);
+    fbr_info("slurm: %s was left behind: %s", path, err.code ? err.text : "removed");
 }
 
 static bool is_of_dead(const struct fbr_slurm_batch *b, const char *name)
@@ -708,15 +709,18 @@ struct sweeping {
     void *user;
 };
 
-static bool on_left_dir(void *user, const char *path, const char *tag)
+static void on_left_dir(void *user, const char *path, const char *tag)
 {
     const struct sweeping *s = user;
+    struct fbr_error err = {0, "its master is gone"};
+    int rc = s->dry ? 0 : fbr_slurm_dir_remove(path, &err);
 
     s->swept(s->user, &(struct fbr_swept){.kind = "directory",
                                           .id = path,
-                                          .why = "its master is gone",
-                                          .action = s->dry ? FBR_SWEPT_WOULD : FBR_SWEPT_REMOVED});
-    return !s->dry;
+                                          .why = err.text,
+                                          .action = s->dry   ? FBR_SWEPT_WOULD
+                                                    : rc < 0 ? FBR_SWEPT_FAILED
+                                                             : FBR_SWEPT_REMOVED});
 }
 
 /* ---- What the backend calls ---- */

@@ -23,8 +23,8 @@
 
 /* ---- Making and sweeping ---- */
 
-/* Removes a folder with its subfolders, which belong to jobs that started jobs. */
-static void remove_all(const char *path)
+/* The subfolders belong to jobs that started jobs. */
+int fbr_slurm_dir_remove(const char *path, struct fbr_error *err)
 {
     DIR *dir = opendir(path);
     struct dirent *e;
@@ -37,12 +37,13 @@ static void remove_all(const char *path)
             strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
             continue;
         if (snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) < (int)sizeof(inner))
-            remove_all(inner);
+            fbr_slurm_dir_remove(inner, NULL);
     }
     if (dir)
         closedir(dir);
-    if (rmdir(path) < 0 && errno != ENOENT)
-        fbr_info("slurm: cannot remove %s: %s", path, fbr_strerror(errno));
+    if (rmdir(path) == 0 || errno == ENOENT)
+        return 0;
+    return fbr_fail(err, -errno, "cannot remove %s: %s", path, fbr_strerror(errno));
 }
 
 /* Whether the file belongs to a master that is certainly gone. */
@@ -76,8 +77,8 @@ void fbr_slurm_dir_sweep(const char *base, fbr_slurm_dir_dead *dead, void *user)
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 || strlen(tag) >= FBR_SLURM_TAG)
             continue;
         snprintf(path, sizeof(path), "%.3800s/%.255s", base, e->d_name);
-        if (is_dead(path) && dead(user, path, tag))
-            remove_all(path);
+        if (is_dead(path))
+            dead(user, path, tag);
     }
     if (dir)
         closedir(dir);
@@ -133,9 +134,12 @@ int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_
 
 void fbr_slurm_dir_close(struct fbr_slurm_dir *d)
 {
+    struct fbr_error err = {0, ""};
+
     if (!d->path[0])
         return;
-    remove_all(d->path);
+    if (fbr_slurm_dir_remove(d->path, &err) < 0)
+        fbr_info("slurm: %s", err.text);
     d->path[0] = '\0';
 }
 

@@ -29,8 +29,8 @@ struct fbr_slurm_dir {
     char tag[FBR_SLURM_TAG]; /* of this master; also in the names of its submissions */
 };
 
-/* Called for the folder of a dead master; true: remove it. */
-typedef bool fbr_slurm_dir_dead(void *user, const char *path, const char *tag);
+/* Called for the folder of a dead master, which it may remove. */
+typedef void fbr_slurm_dir_dead(void *user, const char *path, const char *tag);
 
 /* Makes `base` if it does not exist, and sweeps it. */
 int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_dead *dead,
@@ -38,6 +38,8 @@ int fbr_slurm_dir_open(struct fbr_slurm_dir *d, const char *base, fbr_slurm_dir_
 /* Whether fbr_slurm_dir_open() could make a folder in `base`; changes nothing. */
 int fbr_slurm_dir_check(const char *base, struct fbr_error *err);
 void fbr_slurm_dir_sweep(const char *base, fbr_slurm_dir_dead *dead, void *user);
+/* Removes such a folder with its contents. */
+int fbr_slurm_dir_remove(const char *path, struct fbr_error *err);
 /* Removes the folder with its contents. A zeroed struct is allowed. */
 void fbr_slurm_dir_close(struct fbr_slurm_dir *d);
 /* Writes a file that only this user can read, 0600. */

@@ -270,7 +270,9 @@ static int count_jobs_dir(void)
 static void on_swept(void *user, const struct fbr_swept *e)
 {
     assert_string_equal(e->kind, "directory");
-    assert_int_equal(e->action, user ? FBR_SWEPT_WOULD : FBR_SWEPT_REMOVED);
+    assert_int_equal(e->action, user                              ? FBR_SWEPT_WOULD
+                                : strstr(e->why, "cannot remove") ? FBR_SWEPT_FAILED
+                                                                  : FBR_SWEPT_REMOVED);
     hear("%s: %s\n", strrchr(e->id, '/') + 1, e->why);
 }
 
@@ -303,6 +305,21 @@ static void only_a_sweep_removes_the_folders_of_the_dead(void **state)
     assert_int_equal(fbr_loop_call(bed.loop, do_sweep, NULL), 0);
     assert_string_equal(bed.heard, "slurm-aaaaaa: its master is gone\n");
     assert_int_equal(count_jobs_dir(), 2);
+}
+
+/* Nothing else than files and folders of jobs is removed. */
+static void a_folder_that_stays_is_not_told_as_removed(void **state)
+{
+    char dead[FBR_MASTER_ID_MAX];
+
+    fbr_master_id_self(dead);
+    strcpy(strrchr(dead, '.'), ".1");
+    folders_make(path_in(bed.dir, "jobs/slurm-aaaaaa/mine/x"));
+    put("jobs/slurm-aaaaaa/master", dead);
+    assert_int_equal(fbr_loop_call(bed.loop, do_sweep, NULL), 0);
+    assert_non_null(strstr(bed.heard, "slurm-aaaaaa: cannot remove "));
+    assert_non_null(strstr(bed.heard, "Directory not empty"));
+    assert_int_equal(count_jobs_dir(), 1);
 }
 
 static void on_check(void *user, enum fbr_finding finding, const char *what, const char *text,
@@ -466,6 +483,7 @@ int main(void)
         left_test(a_queue_that_does_not_answer_is_told),
         left_test(a_job_is_removed_by_its_number),
         left_test(only_a_sweep_removes_the_folders_of_the_dead),
+        left_test(a_folder_that_stays_is_not_told_as_removed),
         left_test(a_folder_that_cannot_be_made_is_told),
         left_test(a_ticket_above_the_limit_of_files_is_refused),
         left_test(output_is_in_the_files_that_slurm_names),
