@@ -320,9 +320,11 @@ static int write_ticket(struct command_job *j, const struct fbr_job *job, struct
         return fbr_fail(err, -errno, "cannot write a ticket in ticket_dir %s: %s", dir,
                         fbr_strerror(errno));
     rc = fbr_fds_write(fd, job->ticket, job->ticket_len);
+    /* a remote file system reports errors here */
+    if (close(fd) < 0 && rc == 0)
+        rc = -errno;
     if (rc < 0)
-        fbr_fail(err, rc, "cannot write its ticket to %s: %s", j->file, fbr_strerror(-rc));
-    close(fd);
+        fbr_fail(err, rc, "cannot write its ticket to %s: %s", j->file, fbr_strerror(rc));
     return rc;
 }
 

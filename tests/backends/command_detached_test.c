@@ -66,6 +66,7 @@ static struct {
     struct fbr_backend *backend;
     struct fbr_error err;
     atomic_uint limit_ms; /* 0: as the backend says */
+    atomic_bool is_full;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     char events[1000]; /* "a started 17; a exited 0; " */
@@ -84,6 +85,20 @@ int __wrap_fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct
     if (m.limit_ms && quick.limit_ms)
         quick.limit_ms = m.limit_ms;
     return __real_fbr_tool_run(t, &quick, err);
+}
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+/* As on a remote file system that is full. */
+int __wrap_close(int fd)
+{
+    int rc = __real_close(fd);
+
+    if (!m.is_full)
+        return rc;
+    errno = EDQUOT;
+    return -1;
 }
 
 /* ---- Events ---- */
@@ -499,6 +514,20 @@ static void a_start_that_fails_is_the_jobs_end(void **state)
     release(&a);
 }
 
+static void a_ticket_that_is_not_written_is_an_error(void **state)
+{
+    struct job a = {.name = "a"};
+
+    assert_int_equal(open_with(""), 0);
+    m.is_full = true;
+    assert_int_equal(fbr_loop_call(m.loop, do_start, &a), -EDQUOT);
+    m.is_full = false;
+    assert_non_null(strstr(m.err.text, "cannot write its ticket to "));
+    assert_null(a.handle);
+    assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 0);
+    assert_string_equal(told(), "");
+}
+
 /* As many as may be started at once read a gate; the others wait in the backend. */
 static void no_more_start_at_once_than_is_allowed(void **state)
 {
@@ -658,6 +687,7 @@ int main(void)
         detached_test(a_pattern_without_a_group_is_refused),
         detached_test(what_is_no_id_is_given_to_no_command),
         detached_test(a_start_that_fails_is_the_jobs_end),
+        detached_test(a_ticket_that_is_not_written_is_an_error),
         detached_test(no_more_start_at_once_than_is_allowed),
         detached_test(a_job_that_waits_for_its_start_outlives_other_signals),
         detached_test(a_relative_folder_of_tickets_is_where_we_began),
