@@ -185,6 +185,7 @@ static void end(struct fbr_docker_job *j)
 
 static void end_lost(struct fbr_docker_job *j)
 {
+    remove_container(j); /* if it is there after all, nothing else does so */
     finish(j, FBR_EXIT_UNKNOWN, "lost its container: it was removed, or the engine was restarted");
 }
 

@@ -1,0 +1,158 @@
+/* docker_lost_test.c - a container that the engine seems to have lost, by what an engine of the test
+ * answers.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/config.h"
+#include "runtime/base/sync.h"
+#include "runtime/net/loop.h"
+#include "runtime/proc/backend.h"
+#include "tests/support/files.h"
+#include "tests/support/http_server.h"
+#include "tests/support/sync.h"
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+extern const struct fbr_backend_ops fbr_docker_ops;
+
+static struct {
+    char dir[64];
+    struct http_server *server;
+    struct fbr_config *config;
+    struct fbr_loop *loop;
+    struct fbr_backend_env env;
+    struct fbr_backend *backend;
+    void *handle;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    bool ended, removed;
+    int32_t code;
+} t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void note(bool *fact)
+{
+    pthread_mutex_lock(&t.lock);
+    *fact = true;
+    pthread_cond_broadcast(&t.changed);
+    pthread_mutex_unlock(&t.lock);
+}
+
+static void wait_for(const bool *fact)
+{
+    uint64_t deadline = fbr_deadline(TEST_LONG_MS);
+    int rc = 0;
+
+    pthread_mutex_lock(&t.lock);
+    while (!*fact && rc == 0)
+        rc = fbr_cond_wait(&t.changed, &t.lock, deadline);
+    pthread_mutex_unlock(&t.lock);
+    assert_int_equal(rc, 0);
+}
+
+/* Opens a stream, without an end. */
+static bool hold(struct http_peer *p)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\n\r\n";
+
+    if (http_write(p, head, sizeof(head) - 1))
+        http_wait_for_end(p);
+    return false;
+}
+
+/* The engine says that the container which it has just made is being removed, and keeps it. */
+static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
+{
+    if (strstr(q->path, "/version"))
+        return http_say(p, 200, "", "{\"ApiVersion\": \"1.41\", \"MinAPIVersion\": \"1.24\"}");
+    if (strstr(q->path, "/events") || strstr(q->path, "/attach"))
+        return hold(p);
+    if (strstr(q->path, "/containers/create"))
+        return http_say(p, 201, "", "{\"Id\": \"" ID "\"}");
+    if (strstr(q->path, "/archive"))
+        return http_say(p, 200, "", "");
+    if (strstr(q->path, "/start"))
+        return http_say(p, 409, "", "{\"message\": \"is marked for removal\"}");
+    if (strstr(q->path, "/containers/json"))
+        return http_say(p, 200, "", "[]");
+    if (strcmp(q->method, "DELETE") == 0) {
+        note(&t.removed);
+        return http_say(p, 204, "", "");
+    }
+    return http_say(p, 404, "", "{}");
+}
+
+static void on_event(void *user, const struct fbr_job_event *e)
+{
+    if (e->type != FBR_JOB_EXITED)
+        return;
+    t.code = e->code;
+    note(&t.ended);
+}
+
+static int open_and_start(void *arg)
+{
+    static char *argv[] = {(char *)"true", NULL};
+    const struct fbr_job job = {.name = "job",
+                                .run_uid = "0123456789abcdef",
+                                .image = "image",
+                                .file = "/bin/true",
+                                .argv = argv,
+                                .ticket = "secret",
+                                .ticket_len = 6};
+
+    return fbr_docker_ops.open(&t.backend, &t.env, NULL) < 0
+               ? -1
+               : fbr_docker_ops.start(t.backend, &job, &t, &t.handle, NULL);
+}
+
+static int close_it(void *arg)
+{
+    fbr_docker_ops.release(t.backend, t.handle);
+    fbr_docker_ops.close(t.backend);
+    return 0;
+}
+
+/* Nothing else would remove it: AutoRemove is for a container that has run. */
+static void a_container_that_is_given_up_is_removed(void **state)
+{
+    char host[100];
+
+    temp_dir_make(t.dir);
+    fbr_cond_init(&t.changed);
+    t.server = http_server_open(path_in(t.dir, "engine"), false, answer, NULL);
+    snprintf(host, sizeof(host), "unix://%s/engine", t.dir);
+    setenv("DOCKER_CONFIG", t.dir, 1);
+    assert_int_equal(fbr_config_load(&t.config, NULL), 0);
+    assert_int_equal(fbr_config_set(t.config, "docker_host", host, "test", NULL), 0);
+    assert_int_equal(fbr_loop_open(&t.loop, NULL), 0);
+    t.env = (struct fbr_backend_env){t.loop, t.config, on_event, NULL};
+    assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
+    wait_for(&t.ended);
+    assert_int_equal(t.code, FBR_EXIT_UNKNOWN);
+    wait_for(&t.removed);
+    fbr_loop_call(t.loop, close_it, NULL);
+    fbr_loop_close(t.loop);
+    fbr_config_free(t.config);
+    http_server_close(t.server);
+    pthread_cond_destroy(&t.changed);
+    temp_dir_remove(t.dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_container_that_is_given_up_is_removed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
