@@ -83,6 +83,8 @@ static void on_removed(void *user, const struct fbr_http_answer *a)
     struct fbr_docker_removal *d = user;
 
     log_answer(a);
+    if (a->status != 404 && (a->status < 200 || a->status >= 300))
+        return; /* the close of the backend tries again */
     DL_DELETE(d->b->removals, d);
     free(d);
 }

@@ -49,7 +49,7 @@ struct fbr_docker_job {
     bool paused; /* wish: the runtime takes no output */
 };
 
-/* A container that never ran and must be removed. */
+/* A container whose removal was requested and has not succeeded yet. */
 struct fbr_docker_removal {
     struct fbr_docker_removal *next, *prev;
     struct fbr_backend *b;

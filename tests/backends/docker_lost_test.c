@@ -35,7 +35,7 @@ static struct {
     void *handle;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool ended, removed;
+    bool ended, removed, removed_again;
     int32_t code;
 } t = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -69,7 +69,8 @@ static bool hold(struct http_peer *p)
     return false;
 }
 
-/* The engine says that the container which it has just made is being removed, and keeps it. */
+/* The engine says that the container which it has just made is being removed, and keeps it. The first
+ * removal fails. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
     if (strstr(q->path, "/version"))
@@ -85,8 +86,11 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     if (strstr(q->path, "/containers/json"))
         return http_say(p, 200, "", "[]");
     if (strcmp(q->method, "DELETE") == 0) {
-        note(&t.removed);
-        return http_say(p, 204, "", "");
+        bool again = t.removed;
+
+        note(again ? &t.removed_again : &t.removed);
+        return again ? http_say(p, 204, "", "")
+                     : http_say(p, 500, "", "{\"message\": \"is busy\"}");
     }
     return http_say(p, 404, "", "{}");
 }
@@ -141,6 +145,7 @@ static void a_container_that_is_given_up_is_removed(void **state)
     assert_int_equal(t.code, FBR_EXIT_UNKNOWN);
     wait_for(&t.removed);
     fbr_loop_call(t.loop, close_it, NULL);
+    assert_true(t.removed_again);
     fbr_loop_close(t.loop);
     fbr_config_free(t.config);
     http_server_close(t.server);
