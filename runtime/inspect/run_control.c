@@ -22,6 +22,7 @@
 #include "runtime/base/printable.h"
 
 #define CALLERS_MAX 64
+#define AGAIN_MS 100 /* time until a caller for whom there was no memory is accepted */
 
 struct caller {
     uv_pipe_t pipe;
@@ -40,28 +41,11 @@ struct fbr_run_control {
     int held_fd; /* marks dir as in use, for cleaners of temporary directories */
     struct fbr_timer keep;
     uv_pipe_t *listener;
+    bool waits; /* a caller is not accepted yet; until then libuv reports no further callers */
     struct caller *callers;
     int count;
     bool open; /* the run was in the registry, visible to others */
 };
-
-/* ---- Writing ---- */
-
-/* Sends the bytes and frees them. If the caller is gone, the read reports the end of its stream. */
-static void caller_send(struct caller *k, struct fbr_buf *bytes)
-{
-    if (!bytes->failed)
-        fbr_stream_write((uv_stream_t *)&k->pipe, bytes->data, bytes->len, NULL, NULL);
-    fbr_buf_fini(bytes);
-}
-
-static void caller_done(struct caller *k, int code, const char *text)
-{
-    struct fbr_buf b = {0};
-
-    fbr_run_control_put_done(&b, code, text);
-    caller_send(k, &b);
-}
 
 /* ---- Callers ---- */
 
@@ -75,6 +59,27 @@ static void caller_close(struct caller *k)
     c->count--;
     k->control = NULL;
     uv_close((uv_handle_t *)&k->pipe, fbr_free_data);
+}
+
+/* Sends the bytes and frees them. Without memory for them, hangs up: the caller would wait for its
+ * answer. */
+static void caller_send(struct caller *k, struct fbr_buf *bytes)
+{
+    int rc = bytes->failed
+                 ? -ENOMEM
+                 : fbr_stream_write((uv_stream_t *)&k->pipe, bytes->data, bytes->len, NULL, NULL);
+
+    fbr_buf_fini(bytes);
+    if (rc < 0)
+        caller_close(k);
+}
+
+static void caller_done(struct caller *k, int code, const char *text)
+{
+    struct fbr_buf b = {0};
+
+    fbr_run_control_put_done(&b, code, text);
+    caller_send(k, &b);
 }
 
 static void answer_status(struct fbr_run_control *c, struct caller *k, bool ranks)
@@ -91,6 +96,7 @@ static void answer_status(struct fbr_run_control *c, struct caller *k, bool rank
         int room = facts.size + 16; /* room for some spawned ranks, too */
 
         stats = calloc((size_t)(room > 0 ? room : 1), sizeof(*stats));
+        b.failed |= !stats;
         n = stats ? c->ops->stats(c->user, stats, room) : 0;
         for (int i = 0; i < n && i < room; i++)
             fbr_run_control_put_rank(&b, &stats[i]);
@@ -229,6 +235,9 @@ static void on_caller(uv_stream_t *listener, int status)
     struct fbr_run_control *c = listener->data;
     struct caller *k = status < 0 ? NULL : calloc(1, sizeof(*k));
 
+    c->waits = status == 0 && !k;
+    if (c->waits)
+        fbr_timer_start(&c->keep, AGAIN_MS, FBR_RUNDIR_KEEP_MS);
     if (!k)
         return;
     uv_pipe_init(listener->loop, &k->pipe, 0);
@@ -267,6 +276,8 @@ static void on_keep(void *arg)
 {
     struct fbr_run_control *c = arg;
 
+    if (c->waits)
+        on_caller((uv_stream_t *)c->listener, 0);
     if (c->held_fd < 0)
         c->held_fd = fbr_rundir_hold(c->dir);
     fbr_rundir_touch(c->dir);

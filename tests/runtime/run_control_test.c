@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -41,6 +42,15 @@ static struct {
     bool is_fixed;
     void (*at_facts)(void); /* called when the facts are asked for, or NULL */
 } run;
+
+static atomic_uint until_refusal; /* requests of the loop thread for memory; 0: none is refused */
+
+static bool refuse(void)
+{
+    return until_refusal && fbr_loop_here(run.loop) && --until_refusal == 0;
+}
+
+#include "tests/support/wrapped_malloc.h"
 
 static void facts(void *user, struct fbr_run_facts *f)
 {
@@ -185,6 +195,13 @@ static void done_is(int fd, int code, const char *part)
     assert_non_null(strstr(text, part));
 }
 
+static void limit_wait(int fd)
+{
+    const struct timeval patience = {.tv_sec = TEST_LONG_MS / 1000};
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+}
+
 /* ---- Tests ---- */
 
 static void a_run_is_listed_with_its_facts_and_ranks(void **state)
@@ -219,6 +236,43 @@ static void a_run_is_listed_with_its_facts_and_ranks(void **state)
     assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
     done_is(fd, 0, "");
     close(fd);
+}
+
+static void a_caller_without_memory_is_let_in_later(void **state)
+{
+    struct fbr_cur c;
+    int fd;
+
+    until_refusal = 1;
+    fd = call();
+    limit_wait(fd);
+    ask(fd, FBR_RUN_CONTROL_STATUS, -1, 0);
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
+    close(fd);
+}
+
+static void an_answer_without_memory_is_the_end(void **state)
+{
+    unsigned k = 0, left;
+
+    do {
+        int fd = call();
+        struct fbr_cur c;
+        uint8_t byte;
+
+        limit_wait(fd);
+        until_refusal = ++k;
+        ask(fd, FBR_RUN_CONTROL_STATUS, -1, 1);
+        if (recv(fd, &byte, 1, MSG_PEEK) == 1)
+            while (answer(fd, &c) != FBR_RUN_CONTROL_DONE)
+                continue;
+        else
+            assert_int_equal(recv(fd, &byte, 1, 0), 0);
+        left = until_refusal;
+        until_refusal = 0;
+        close(fd);
+    } while (!left);
+    assert_true(k > 2);
 }
 
 static void signals_and_stops_reach_the_run(void **state)
@@ -621,6 +675,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         control_test(a_run_is_listed_with_its_facts_and_ranks),
+        control_test(a_caller_without_memory_is_let_in_later),
+        control_test(an_answer_without_memory_is_the_end),
         control_test(signals_and_stops_reach_the_run),
         control_test(a_pool_is_scaled),
         cmocka_unit_test_setup_teardown(what_a_run_cannot_is_refused_in_words, setup_fixed,
