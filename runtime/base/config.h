@@ -13,9 +13,9 @@
  * fbr_config_get().
  *
  * Files are in the INI format of inih: `key = value` or `key: value`. A comment starts with ; or #;
- * an inline comment is " ;" (with a space before it). A line has at most 196 bytes. Keys stand in
- * no section or in [default], as in Uber's Fiber. The last of two equal keys wins. Leading blanks
- * mean nothing (inih alone would read the line as a continued value).
+ * behind a value there must be a blank before it. A line has at most 196 bytes. Keys stand in no
+ * section or in [default], as in Uber's Fiber. The last of two equal keys wins. Leading blanks mean
+ * nothing (inih alone would read the line as a continued value).
  *
  * A file that does not exist is no error, and a file that cannot be read is a warning. An invalid
  * line, an unknown key or FIBER_* variable, and a value of the wrong type are errors (-EINVAL). The

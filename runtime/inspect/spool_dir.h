@@ -48,8 +48,7 @@ struct fbr_spool_run {
     char report[1024];
 };
 
-/* Reads the current state of a run's kept output. A run without a name gets its program's. False:
- * nothing is kept. */
+/* Reads the current state of a run's kept output. False: nothing is kept. */
 bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid);
 /* Passes each run whose output is kept. */
 void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr_spool_run *run),
