@@ -28,7 +28,7 @@ struct fbr_link {
     /* One reference of the link itself and one per branch. Under the data server's lock. */
     int refs;
     void (*on_drained)(void *user); /* for a branch */
-    void *dry_user;
+    void *drained_user;
     struct fbr_data_server *data_server;
     const struct fbr_link_ops *ops;
     void *user;
@@ -214,7 +214,7 @@ static void deliver_to_branch(struct fbr_link *trunk, const void *record, size_t
     if (!b)
         return;
     if (len == 0)
-        b->on_drained(b->dry_user);
+        b->on_drained(b->drained_user);
     else
         b->ops->on_record(b->user, b, record, len);
     end_call(h, b);
@@ -551,7 +551,7 @@ void fbr_data_server_close(struct fbr_data_server *h)
     free_data_server(h);
 }
 
-static int init_lanes(struct fbr_link *l, const struct fbr_keys *keys)
+static int init_mux(struct fbr_link *l, const struct fbr_keys *keys)
 {
     enum fbr_aead_alg alg = keys ? keys->alg : 0;
     size_t limit = l->data_server->options.limit;
@@ -585,7 +585,7 @@ int fbr_link_open(struct fbr_link **out, struct fbr_data_server *h, const struct
     l->ops = ops;
     l->user = user;
     pthread_mutex_init(&l->lock, NULL);
-    rc = init_lanes(l, NULL);
+    rc = init_mux(l, NULL);
     if (rc < 0)
         goto fail;
     pthread_mutex_lock(&h->lock);
@@ -603,7 +603,7 @@ fail:
 
 int fbr_link_branch(struct fbr_link **out, struct fbr_link *trunk, uint64_t stream,
                     const struct fbr_link_ops *ops, void *user, void (*on_drained)(void *user),
-                    void *dry_user)
+                    void *drained_user)
 {
     struct fbr_data_server *h = trunk->data_server;
     struct fbr_link *l = calloc(1, sizeof(*l));
@@ -615,7 +615,7 @@ int fbr_link_branch(struct fbr_link **out, struct fbr_link *trunk, uint64_t stre
                            .trunk = trunk,
                            .refs = 1,
                            .on_drained = on_drained,
-                           .dry_user = dry_user,
+                           .drained_user = drained_user,
                            .data_server = h,
                            .ops = ops,
                            .user = user};
@@ -642,7 +642,7 @@ int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys)
     pthread_mutex_lock(&l->lock);
     fbr_mux_out_fini(&l->out);
     fbr_mux_in_fini(&l->in);
-    rc = init_lanes(l, keys);
+    rc = init_mux(l, keys);
     pthread_mutex_unlock(&l->lock);
     return rc;
 }

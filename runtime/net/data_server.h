@@ -70,7 +70,7 @@ int fbr_link_open(struct fbr_link **l, struct fbr_data_server *h, const struct f
  * the trunk; records that arrive for a closed branch are dropped. */
 int fbr_link_branch(struct fbr_link **l, struct fbr_link *trunk, uint64_t stream,
                     const struct fbr_link_ops *ops, void *user, void (*on_drained)(void *user),
-                    void *dry_user);
+                    void *drained_user);
 uint64_t fbr_link_id(const struct fbr_link *l);
 /* Encrypts the link from now on. Call this before the peer learns of the link. */
 int fbr_link_seal(struct fbr_link *l, const struct fbr_keys *keys);
