@@ -1,7 +1,5 @@
 /* stack.c - records of processes and their stacks.
  *
- * A list doubles its memory when its length is a power of two, so its capacity needs no field.
- *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/stack.h"
 

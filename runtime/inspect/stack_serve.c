@@ -19,7 +19,6 @@
 #include "runtime/inspect/stack.h"
 
 #define LIMIT_MS 40000 /* less than the time that the client waits for a byte */
-#define TELLS_MAX FBR_STACK_MAX
 
 /* ---- Why there are no frames ---- */
 
@@ -90,8 +89,12 @@ static int run(const struct fbr_stack_list *l, struct fbr_buf *b, int *code, str
 {
     char path[PATH_MAX], *numbers = calloc(l->count, 12);
     char **argv = calloc(l->count + 2, sizeof(*argv));
-    struct fbr_subprocess p = {
-        .file = path, .argv = argv, .in = -1, .errors = -1, .limit_ms = LIMIT_MS, .max = TELLS_MAX};
+    struct fbr_subprocess p = {.file = path,
+                               .argv = argv,
+                               .in = -1,
+                               .errors = -1,
+                               .limit_ms = LIMIT_MS,
+                               .max = FBR_STACK_MAX};
     int rc = fbr_fds_need(8, "fiber-stack", err), n = 0;
 
     if (rc < 0 || (rc = fbr_module_program(FBR_STACK_PROGRAM, path, sizeof(path), err)) < 0)

@@ -16,8 +16,8 @@
 #include "runtime/net/sock.h"
 #include "runtime/net/pipe_frames.h"
 
-#define ANSWER_MS \
-    250 /* time until we call again if the first message is not answered; doubles each time */
+/* time until we call again if the first message is not answered; doubles each time */
+#define ANSWER_MS 250
 #define ANSWER_MAX_MS 8000
 /* times the patience of the heartbeats: the server may have been stopped for a while */
 #define PATIENCE 4

@@ -30,8 +30,8 @@
 
 #define FBR_SP_UNPROVEN 64
 #define FBR_SP_UNPROVEN_MS 5000
-#define FBR_SP_PROGRESS \
-    16384 /* this many bytes of an incomplete message show that its sender is alive */
+/* this many bytes of an incomplete message show that its sender is alive */
+#define FBR_SP_PROGRESS 16384
 
 struct fbr_sp_server;
 struct fbr_sp_conn;

@@ -21,8 +21,8 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
-#define FEED_SLICE \
-    1024 /* bytes fed at a time: at most so many behind the handshake count as a part of it */
+/* bytes fed at a time: at most so many behind the handshake count as a part of it */
+#define FEED_SLICE 1024
 #define READ_CHUNK (16 * 1024)
 #define KEPT_MAX (64 * 1024) /* bytes of memory that an idle connection may keep */
 #define MAX_LOOKUPS 2        /* a second ClientHello, after a HelloRetryRequest, looks up again */

@@ -39,8 +39,8 @@
 #include "runtime/base/error.h"
 
 #define FBR_TLS_IDENTITY_MAX 127 /* bytes of an identity, without the NUL */
-#define FBR_TLS_HANDSHAKE_MAX \
-    (16 * 1024) /* bytes that a peer may send before it is authenticated */
+/* bytes that a peer may send before it is authenticated */
+#define FBR_TLS_HANDSHAKE_MAX (16 * 1024)
 
 struct fbr_tls;
 

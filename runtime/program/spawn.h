@@ -19,9 +19,8 @@ struct fbr_spawn {
     char *const *argv;   /* NULL-terminated */
     char *const *env;    /* NULL-terminated, the whole environment */
     const char *workdir; /* NULL: ours */
-    int fds
-        /* the child's descriptor i is our fds[i]; -1: /dev/null. The child gets no others */
-        [FBR_SPAWN_FDS];
+    /* the child's descriptor i is our fds[i]; -1: /dev/null. The child gets no others */
+    int fds[FBR_SPAWN_FDS];
     int nfds;         /* at least 3 */
     const void *cpus; /* mask of processors to bind the child to (fbr_pin_mask); NULL: ours */
     size_t cpus_len;
