@@ -52,6 +52,35 @@ static struct fbr_pmix_request *keep_procs(struct fbr_pmix_request *r, const pmi
     return r;
 }
 
+/* The same for names, of which each must be there: none would mean all. */
+static struct fbr_pmix_request *keep_keys(struct fbr_pmix_request *r, char **keys)
+{
+    size_t n = 0;
+    bool whole;
+
+    if (!r)
+        return NULL;
+    while (keys && keys[n])
+        n++;
+    r->keys = calloc(n + 1, sizeof(*r->keys));
+    r->found = calloc(n + 1, sizeof(*r->found));
+    whole = r->keys && r->found;
+    for (; whole && r->nkeys < n; r->nkeys++) {
+        r->found[r->nkeys].request = r;
+        r->keys[r->nkeys] = strdup(keys[r->nkeys]);
+        whole = r->keys[r->nkeys];
+    }
+    if (whole)
+        return r;
+    for (size_t i = 0; i < r->nkeys; i++)
+        free(r->keys[i]);
+    free(r->keys);
+    free(r->found);
+    free(r->procs);
+    free(r);
+    return NULL;
+}
+
 /* ---- Connect and finalize ---- */
 
 static void start_met(struct fbr_pmix_request *r)
@@ -176,14 +205,10 @@ static pmix_status_t group(pmix_group_operation_t op, char name[], const pmix_pr
     struct fbr_pmix_request *r =
         request(fbr_pmix_start_fence, NULL, FBR_PMIX_INFO, call, call_data);
 
-    r = keep_procs(r, procs, nprocs);
+    r = keep_keys(keep_procs(r, procs, nprocs), (char *[]){name, NULL});
     if (!r)
         return PMIX_ERR_NOMEM;
     r->code = op == PMIX_GROUP_CONSTRUCT ? FBR_PMIX_GROUP : FBR_PMIX_UNGROUP;
-    r->keys = calloc(1, sizeof(*r->keys));
-    r->nkeys = r->keys ? 1 : 0;
-    if (r->keys)
-        r->keys[0] = strdup(name ? name : "");
     return post_with(r, info, ninfo);
 }
 
@@ -201,30 +226,6 @@ static pmix_status_t publish(const pmix_proc_t *proc, const pmix_info_t info[], 
 {
     return post_with(request(fbr_pmix_start_publish, proc, FBR_PMIX_OP, call, call_data), info,
                      ninfo);
-}
-
-/* Returns NULL without memory; r is freed then. */
-static struct fbr_pmix_request *keep_keys(struct fbr_pmix_request *r, char **keys)
-{
-    size_t n = 0;
-
-    if (!r)
-        return NULL;
-    while (keys && keys[n])
-        n++;
-    r->keys = calloc(n + 1, sizeof(*r->keys));
-    r->found = calloc(n + 1, sizeof(*r->found));
-    r->nkeys = r->keys && r->found ? n : 0;
-    for (size_t i = 0; i < r->nkeys; i++) {
-        r->keys[i] = strdup(keys[i]);
-        r->found[i].request = r;
-    }
-    if (r->keys && r->found)
-        return r;
-    free(r->keys);
-    free(r->found);
-    free(r);
-    return NULL;
 }
 
 static pmix_status_t lookup(const pmix_proc_t *proc, char **keys, const pmix_info_t info[],
