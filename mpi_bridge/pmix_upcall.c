@@ -171,7 +171,7 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t nprocs, const pmix
     r = keep_procs(r, procs, nprocs);
     if (r) {
         r->code = FBR_PMIX_FENCE;
-        r->data = data; /* libpmix releases it */
+        r->data = data; /* ours from now on */
         r->len = len;
         rc = fbr_pmix_request_post(r);
     } else {
