@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -107,12 +108,13 @@ void fbr_lo_link_read(struct fbr_lo_link *link)
     char *data = fbr_loop_scratch(link->loop);
     uv_os_fd_t fd;
     ssize_t n = 1;
+    int left = 0; /* without what comes meanwhile: another process may write all the time */
 
-    if (uv_fileno(&link->uv.handle, &fd) < 0)
+    if (uv_fileno(&link->uv.handle, &fd) < 0 || ioctl(fd, FIONREAD, &left) < 0)
         return;
-    while (n > 0 && link->ops && !link->failed && !link->finishing) {
-        n = read(fd, data, FBR_LOOP_SCRATCH); /* libuv sees an end or an error again */
-        if (n > 0)
+    for (; n > 0 && left > 0 && link->ops && !link->failed && !link->finishing; left -= (int)n) {
+        n = read(fd, data, left < FBR_LOOP_SCRATCH ? (size_t)left : FBR_LOOP_SCRATCH);
+        if (n > 0) /* libuv sees an end or an error again */
             link->ops->bytes(link->user, data, (size_t)n);
     }
 }
