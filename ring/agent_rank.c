@@ -578,11 +578,10 @@ static int launch(struct agent_rank *r, struct fbr_env *env, int fd, struct fbr_
     snprintf(name, sizeof(name), "rank-%u", r->rank);
     if (pin && pin->cpus[0])
         masked = fbr_pin_mask(pin->cpus, mask, sizeof(mask));
-    if (pin && pin->nodes[0])
-        rc = fbr_pin_mask(pin->nodes, &local.nodes, sizeof(local.nodes));
-    if (masked < 0 || rc < 0)
-        return fbr_fail(err, masked < 0 ? masked : rc, "its binding %s is not a list of processors",
-                        pin->cpus);
+    if (masked < 0)
+        return fbr_fail(err, masked, "its binding %s is not a list of processors", pin->cpus);
+    if (pin && pin->nodes[0]) /* a node above 63 has no bit: memory is not bound */
+        fbr_pin_mask(pin->nodes, &local.nodes, sizeof(local.nodes));
     if ((rc = fbr_agent_stdin_open(r, &local.in, err)) < 0 ||
         (rc = find_program(r, argv == self ? NULL : argv[0], p->workdir, env, err)) < 0)
         goto done;

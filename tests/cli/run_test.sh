@@ -16,6 +16,8 @@
     check 0 '//b ' '^' run -n 1 --env-file outer.env -x FIBER_PMI=port \
         sh -c 'echo "$PMI_SPAWNED$PMI_FD/$PMIX_DSTORE_X$PMIX_SERVER_URI9/$PMI_A"'
     check 0 '/ ' '^' run --workdir / pwd
+    HWLOC_SYNTHETIC='pack:1 [numa(memory=1GB indexes=70)] core:1 pu:1' HWLOC_THISSYSTEM=1 \
+        check 0 'x ' '^' run -n 1 --bind-to core echo x # with more NUMA nodes than memory is bound to
     check 0 'a -n 3 ' '^' run -n 1 echo a -n 3
     check 3 '' '' run -n 2 sh -c '[ $FIBER_RANK = 0 ] || exit 3'
     check 137 '' '' run -n 1 sh -c 'kill -KILL $$'
