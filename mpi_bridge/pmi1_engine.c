@@ -592,6 +592,20 @@ static const struct {
     {"initack", on_initack},
 };
 
+/* True if the connection speaks for its rank, and the rank waits for no answer. Else hangs up. */
+static bool may_ask(struct fbr_pmi1_conn *c)
+{
+    if (!c->speaks && (c->rank < 0 || !fbr_pmi1_speak_for(c))) {
+        fbr_pmi1_hang_up(c, "it has not sent its rank");
+        return false;
+    }
+    if (fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
+        fbr_pmi1_hang_up(c, "it sent a request before the last one was answered");
+        return false;
+    }
+    return true;
+}
+
 static void run_request(struct fbr_pmi1_conn *c, char *line)
 {
     char cmd[64];
@@ -604,15 +618,8 @@ static void run_request(struct fbr_pmi1_conn *c, char *line)
         on_init(c, line);
         return;
     }
-    if (!c->speaks && strcmp(cmd, "initack") != 0 &&
-        (c->rank >= 0 ? !fbr_pmi1_speak_for(c) : true)) {
-        fbr_pmi1_hang_up(c, "it has not sent its rank");
+    if ((c->speaks || strcmp(cmd, "initack") != 0) && !may_ask(c))
         return;
-    }
-    if (c->speaks && fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
-        fbr_pmi1_hang_up(c, "it sent a request before the last one was answered");
-        return;
-    }
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
         if (!strcmp(cmd, requests[i].cmd)) {
             requests[i].fn(c, line);
@@ -632,14 +639,8 @@ static void on_line(struct fbr_pmi1_conn *c, char *line)
             run_request(c, line);
         return;
     }
-    if (!c->speaks && (c->rank < 0 || !fbr_pmi1_speak_for(c))) {
-        fbr_pmi1_hang_up(c, "it has not sent its rank");
+    if (!may_ask(c))
         return;
-    }
-    if (fbr_pmi1_slot(c->e, c->rank)->wait != FBR_PMI1_NOTHING) {
-        fbr_pmi1_hang_up(c, "it sent a request before the last one was answered");
-        return;
-    }
     c->spawn = fbr_pmi1_spawn_new();
     if (!c->spawn)
         fbr_pmi1_hang_up(c, "out of memory");
