@@ -18,8 +18,8 @@
 
 #include "runtime/base/error.h"
 
-#define FBR_PIN_LIST \
-    2048 /* size of a list such as "0-3,8,10-12", with its NUL: about 450 separate processors */
+/* size of a list such as "0-3,8,10-12", with its NUL: about 450 separate processors */
+#define FBR_PIN_LIST 2048
 #define FBR_PIN_GPUS 16 /* maximum for one process */
 
 /* The values of --bind-to. core and hwthread: a process has its own processors, as many as
