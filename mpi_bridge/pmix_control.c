@@ -26,6 +26,17 @@ static bool is_variable(const pmix_info_t *info)
            info->value.type == PMIX_ENVAR && v->envar && v->value;
 }
 
+/* PMIX_ADD_ENVAR replaces no value: neither the application's nor that which ranks have from us. */
+static void add_variable(struct fbr_env *e, const pmix_info_t *info)
+{
+    const pmix_envar_t *v = &info->value.data.envar;
+
+    if (PMIX_CHECK_KEY(info, PMIX_SET_ENVAR))
+        fbr_env_set(e, v->envar, "%s", v->value);
+    else if (!getenv(v->envar))
+        fbr_env_default(e, v->envar, "%s", v->value);
+}
+
 static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app *to)
 {
     size_t n = 0;
@@ -48,7 +59,7 @@ static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app
         const pmix_info_t *info = &from->info[i];
 
         if (is_variable(info))
-            fbr_env_set(&a->env, info->value.data.envar.envar, "%s", info->value.data.envar.value);
+            add_variable(&a->env, info);
         else if (PMIX_CHECK_KEY(info, PMIX_WDIR) && info->value.type == PMIX_STRING)
             to->workdir = info->value.data.string;
     }
