@@ -143,7 +143,8 @@ static void cure_interfaces(const struct fbr_probe *p, const struct fbr_host_use
     if (use->nodes <= 1)
         return;
     cure(c, why, "GLOO_SOCKET_IFNAME", "%s", p->interface);
-    cure(c, why, "NCCL_SOCKET_IFNAME", "%s", p->interface);
+    /* without "=", NCCL takes all interfaces whose names begin so */
+    cure(c, why, "NCCL_SOCKET_IFNAME", "=%s", p->interface);
 }
 
 void fbr_host_env(const struct fbr_probe *p, const struct fbr_host_use *use, struct fbr_env *env,
@@ -198,7 +199,7 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
     }
     if (use->nic && p->fabric) {
         fbr_env_default(e, "UCX_NET_DEVICES", "%s:1", use->nic);
-        fbr_env_default(e, "NCCL_IB_HCA", "%s", use->nic);
+        fbr_env_default(e, "NCCL_IB_HCA", "=%s", use->nic);
     }
 }
 

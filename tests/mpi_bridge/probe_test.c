@@ -249,8 +249,8 @@ static void several_hosts_use_one_interface(void **state)
     cures(&healthy, &(const struct fbr_host_use){.ranks = 2, .nodes = 2});
     assert_env("OMPI_MCA_btl_tcp_if_include", "eth0");
     assert_env("GLOO_SOCKET_IFNAME", "eth0");
-    assert_env("NCCL_SOCKET_IFNAME", "eth0");
-    assert_unset("UCX_NET_DEVICES"); /* the fabric's devices are not Ethernet's */
+    assert_env("NCCL_SOCKET_IFNAME", "=eth0"); /* not eth0.100, too */
+    assert_unset("UCX_NET_DEVICES");           /* the fabric's devices are not Ethernet's */
     fbr_env_fini(&env);
 }
 
@@ -398,7 +398,7 @@ static void a_rank_gets_the_defaults_of_its_host(void **state)
     assert_env("UCX_POSIX_DIR", "/dev/shm/x");
     assert_env("OMPI_MCA_mpi_yield_when_idle", "1");
     assert_env("UCX_NET_DEVICES", "mlx5_1:1");
-    assert_env("NCCL_IB_HCA", "mlx5_1");
+    assert_env("NCCL_IB_HCA", "=mlx5_1"); /* not mlx5_10, too */
     fbr_env_fini(&env);
 }
 
