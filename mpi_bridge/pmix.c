@@ -34,6 +34,7 @@
  * list of users has the home directory. */
 #define NO_HOME "/"
 
+/* May ask a server of the network. */
 static bool is_unknown_user(void)
 {
     return !getpwuid(geteuid());
@@ -292,8 +293,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     free(added);
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
-    if (is_unknown_user())
-        fbr_env_default(env, "HOME", NO_HOME);
+    if (!fbr_env_get(env, "HOME") && is_unknown_user())
+        fbr_env_set(env, "HOME", NO_HOME);
     /* With a small job, messages bring the data to a rank soonest, and the shared memory of
      * libpmix 4.2 loses keys that are put one after the other. With a large job messages would
      * take minutes and gigabytes: it keeps shared memory, unless a ring that began small spawned
