@@ -386,7 +386,6 @@ void fbr_pmi1_resume(struct fbr_pmi1 *e)
 
 static void done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);
 
-/* Ends the barrier. If the job is broken, also ends waits for attributes. */
 static void barrier_out(struct fbr_pmi1 *e, int code)
 {
     e->in_barrier = 0;
@@ -394,8 +393,7 @@ static void barrier_out(struct fbr_pmi1 *e, int code)
         struct fbr_pmi1_slot *slot = &e->slots[i];
         enum fbr_pmi1_wait what = slot->wait;
 
-        if (what != FBR_PMI1_BARRIER && what != FBR_PMI1_RING &&
-            !(what == FBR_PMI1_NODE_ATTR && e->broken))
+        if (what != FBR_PMI1_BARRIER && what != FBR_PMI1_RING)
             continue;
         slot->wait = FBR_PMI1_NOTHING;
         if (slot->conn)
@@ -469,7 +467,7 @@ static void reply_published(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, in
     if (code < 0)
         reply(c, "cmd=%s_result rc=-1 info=%s msg=%s\n", name, why, why);
     else if (what == FBR_PMI1_LOOKUP)
-        reply(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port ? port : "");
+        reply(c, "cmd=lookup_result rc=0 info=ok port=%s\n", port);
     else
         reply(c, "cmd=%s_result rc=0 info=ok\n", name);
 }
@@ -695,6 +693,7 @@ void fbr_pmi1_bytes(struct fbr_pmi1_conn *c, const void *data, size_t len)
 void fbr_pmi1_lost(struct fbr_pmi1 *e)
 {
     e->broken = true;
+    fbr_pmi2_attribute(e, NULL, NULL);
     barrier_out(e, -ECONNABORTED);
 }
 

@@ -91,5 +91,8 @@ void fbr_pmi1_resume(struct fbr_pmi1 *e);
 /* Serves the next message and returns 1, if the message is whole and the rank does not wait;
  * else returns 0. Hangs up on malformed messages. */
 int fbr_pmi2_read(struct fbr_pmi1_conn *c);
+/* Answers the ranks that wait for this attribute of the node. Key NULL: those that wait for any,
+ * which nobody may put any more. */
+void fbr_pmi2_attribute(struct fbr_pmi1 *e, const char *key, const char *value);
 /* Answers the request for which the connection has waited; `text` is a port, or a job's name. */
 void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, const char *text);

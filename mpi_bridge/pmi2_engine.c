@@ -180,9 +180,6 @@ void fbr_pmi2_done(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait what, int code, c
     case FBR_PMI1_RING:
         reply_ring(c, code);
         break;
-    case FBR_PMI1_NODE_ATTR:
-        reply(c, "info-getnodeattr", rc, "some ranks are gone");
-        break;
     case FBR_PMI1_PUBLISH:
         reply(c, "name-publish", rc, failed);
         break;
@@ -340,6 +337,27 @@ static void on_job_attr(struct fbr_pmi1_conn *c, const struct message *m)
     reply_value(c, "info-getjobattr", value && *value ? value : NULL);
 }
 
+static void reply_no_attribute(struct fbr_pmi1_conn *c)
+{
+    reply(c, "info-getnodeattr", ERR_OTHER, "some ranks are gone");
+}
+
+void fbr_pmi2_attribute(struct fbr_pmi1 *e, const char *key, const char *value)
+{
+    for (uint32_t i = 0; i < e->config.count; i++) {
+        struct fbr_pmi1_slot *slot = &e->slots[i];
+
+        if (slot->wait != FBR_PMI1_NODE_ATTR || (key && strcmp(slot->attr, key) != 0))
+            continue;
+        slot->wait = FBR_PMI1_NOTHING;
+        if (slot->conn && key)
+            reply_value(slot->conn, "info-getnodeattr", value);
+        else if (slot->conn)
+            reply_no_attribute(slot->conn);
+    }
+    fbr_pmi1_resume(e);
+}
+
 static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *key = get(m, "key"), *value = get(m, "value");
@@ -352,16 +370,7 @@ static void on_put_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
         return;
     }
     reply(c, "info-putnodeattr", 0, NULL);
-    for (uint32_t i = 0; i < e->config.count; i++) {
-        struct fbr_pmi1_slot *slot = &e->slots[i];
-
-        if (slot->wait != FBR_PMI1_NODE_ATTR || strcmp(slot->attr, key) != 0)
-            continue;
-        slot->wait = FBR_PMI1_NOTHING;
-        if (slot->conn)
-            reply_value(slot->conn, "info-getnodeattr", value);
-    }
-    fbr_pmi1_resume(e);
+    fbr_pmi2_attribute(e, key, value);
 }
 
 static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
@@ -376,7 +385,7 @@ static void on_get_node_attr(struct fbr_pmi1_conn *c, const struct message *m)
         return;
     }
     if (c->e->broken) {
-        fbr_pmi2_done(c, FBR_PMI1_NODE_ATTR, -ECONNABORTED, NULL);
+        reply_no_attribute(c);
         return;
     }
     copy = strdup(key);
