@@ -32,7 +32,7 @@ struct replacement {
 struct library {
     uintptr_t base;
     const ElfW(Dyn) * dynamic;
-    uintptr_t sealed, sealed_end; /* memory that the dynamic linker has made read-only */
+    uintptr_t sealed, sealed_end; /* pages that the dynamic linker has made read-only */
 };
 
 static uintptr_t dynamic_value(const struct library *l, ElfW(Sxword) tag)
@@ -51,9 +51,14 @@ static const void *dynamic_table(const struct library *l, ElfW(Sxword) tag)
     return (const void *)(at < l->base ? at + l->base : at);
 }
 
+static uintptr_t page_of(uintptr_t at)
+{
+    return at & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+}
+
 static int fill_slot(const struct library *l, uintptr_t slot, void *function)
 {
-    uintptr_t page = slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    uintptr_t page = page_of(slot);
     size_t len = slot + sizeof(function) - page;
     bool sealed = slot >= l->sealed && slot < l->sealed_end;
 
@@ -94,8 +99,8 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *arg)
         else if (p->p_type == PT_DYNAMIC)
             l.dynamic = (const void *)from;
         else if (p->p_type == PT_GNU_RELRO) {
-            l.sealed = from;
-            l.sealed_end = end;
+            l.sealed = page_of(from);
+            l.sealed_end = page_of(end); /* the rest of its last page stays writable */
         }
     }
     if (!found)
