@@ -20,9 +20,10 @@
 #include "runtime/net/tcp.h"
 #include "runtime/program/import.h"
 
-#define SILENT_S 60     /* then the kernel passes a silent connection on anyway */
-#define REST_US 20000L  /* time for the rest of what a rank sends in one piece */
-#define FIRST_MAX 16384 /* bytes of a first message; one of libpmix has less than a thousand */
+#define SILENT_S 60        /* then the kernel passes a silent connection on anyway */
+#define REST_US 20000L     /* time for the rest of what a rank sends in one piece */
+#define SHORTAGE_US 10000L /* between tries while descriptors or memory are short */
+#define FIRST_MAX 16384    /* bytes of a first message; one of libpmix has less than a thousand */
 
 /* The kernel keeps a connection until there is something to read, which costs a rank nothing,
  * because a rank sends at once. */
@@ -59,7 +60,13 @@ static bool sends_whole_message(int fd)
     return whole;
 }
 
-/* After EAGAIN libpmix waits for the next caller. */
+static bool is_shortage(int code)
+{
+    return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+}
+
+/* After EAGAIN libpmix waits for the next caller. After other errors it listens no more, and ranks
+ * that call later would wait forever. */
 static int accept_rank(int listener, struct sockaddr *address, socklen_t *len)
 {
     static struct fbr_refusals refusals; /* one thread of libpmix accepts */
@@ -68,6 +75,9 @@ static int accept_rank(int listener, struct sockaddr *address, socklen_t *len)
     if (fd >= 0 && (fbr_loopback_check(fd, &refusals) < 0 || !sends_whole_message(fd))) {
         close(fd);
         fd = -1;
+        errno = EAGAIN;
+    } else if (fd < 0 && is_shortage(errno)) {
+        usleep(SHORTAGE_US); /* the caller is still there: libpmix tries again at once */
         errno = EAGAIN;
     }
     return fd;

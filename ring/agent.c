@@ -24,8 +24,8 @@
 #include "runtime/net/host_address.h"
 
 /* Descriptors that the agent needs for a rank: output, errors, pidfd, and connections by PMI, by
- * PMIx and to a store. If libpmix cannot accept a connection it reports no error, and the rank
- * waits. */
+ * PMIx and to a store. A rank for whose connection to libpmix there is no descriptor waits, and no
+ * error reports it. */
 #define RANK_FDS 6
 #define JOB_FDS 8 /* listeners, and descriptors that are open for a moment */
 
