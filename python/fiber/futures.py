@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import weakref
+from multiprocessing.context import ProcessError
 
 from . import _core
 from .pool import Pool
@@ -94,6 +95,8 @@ class Executor(concurrent.futures.Executor):
             future.set_result(value)
 
         def fail(exc):
+            if type(exc) is ProcessError and exc.__cause__ is None:  # of the pool, and not of the call
+                self._give_up(exc)
             self._end(begun)
             future.set_exception(exc)
         self._running += 1
@@ -102,6 +105,13 @@ class Executor(concurrent.futures.Executor):
         except Exception as exc:  # the pool was terminated
             self._running -= 1
             future.set_exception(exc)
+
+    def _give_up(self, exc):
+        """No worker can be started: each call that waits would find that out anew."""
+        while self._waiting:
+            future = self._waiting.popleft()[0]
+            if future.set_running_or_notify_cancel():
+                future.set_exception(exc)
 
     def _end(self, begun):
         size = self._pool._size

@@ -1104,6 +1104,15 @@ def test_an_executor_is_shut_down_by_the_callback_of_a_call():
         e.submit(square, 1)
 
 
+def test_calls_of_an_executor_without_workers_fail_together():
+    from fiber.futures import Executor
+    with Executor(1, initializer=refuse_seven, initargs=(7,)) as e:
+        futures = [e.submit(square, i) for i in range(200)]
+        assert len({f.exception(LONG) for f in futures}) < 5
+        with pytest.raises(mp.ProcessError, match="could not be started"):  # another try
+            e.submit(square, 1).result(LONG)
+
+
 def test_an_executor_has_the_size_that_libraries_read():
     from fiber.futures import Executor
     with Executor(3) as e:
