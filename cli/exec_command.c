@@ -69,7 +69,7 @@ static void give(struct exec *e)
     uint8_t data[FBR_EXEC_WINDOW];
     ssize_t n = read(STDIN_FILENO, data, e->room < sizeof(data) ? e->room : sizeof(data));
 
-    if (n < 0 && errno == EINTR)
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) /* another reader was faster */
         return;
     n = n < 0 ? 0 : n;
     e->room -= (size_t)n;

@@ -35,6 +35,25 @@ head -c 3000000 /dev/urandom >large
 fiber exec -i demo/1 -- cat <large >back
 cmp large back || bad=1
 fiber exec -i demo -- sh -c 'head -c 10 >/dev/null; exec <&-' <large || { echo "input that nobody reads: code $?"; bad=1; }
+# two that share an input which they cannot wait in: the slower one of them finds nothing
+python3 - demo/0 demo/1 <<'END' || { echo "an input has ended that goes on"; bad=1; }
+import os, select, subprocess, sys
+theirs, ours = os.pipe()
+os.set_blocking(theirs, False)
+cats = [subprocess.Popen(["fiber", "exec", "-i", rank, "--", "sh", "-c", "echo; exec cat"], stdin=theirs,
+                         stdout=subprocess.PIPE, bufsize=0) for rank in sys.argv[1:]]
+assert all(cat.stdout.read(1) for cat in cats)
+left = 20000
+for _ in range(left):
+    os.write(ours, b"x")
+while left:
+    for out in select.select([cat.stdout for cat in cats], [], [], 60)[0]:
+        got = out.read(left)
+        assert got
+        left -= len(got)
+os.close(ours)
+assert [cat.wait(60) for cat in cats] == [0, 0]
+END
 for signal in KILL TERM; do # what ends us ends it
     fiber exec demo -- sh -c "echo \$\$ >$work/gate; exec tail -f /dev/null" 9<&- &
     ours=$!
