@@ -647,6 +647,25 @@ def test_a_signal_handler_terminates_a_pool_whose_workers_start(program):
     assert (ran.code, ran.out, ran.err) == (0, "joined\n", ""), ran
 
 
+def test_an_executor_is_shut_down_by_the_callback_of_a_call():
+    from fiber.futures import Executor
+    e = Executor(1)
+    first, *others = [e.submit(time.sleep, 0.1), *(e.submit(work, i) for i in range(100))]
+    first.add_done_callback(lambda f: e.shutdown())
+    assert [f.result(LONG) for f in others] == list(range(100))
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        e.submit(work, 1)
+
+
+def test_calls_of_an_executor_without_workers_fail_together():
+    from fiber.futures import Executor
+    with Executor(1, initializer=int, initargs=("no number",)) as e:
+        futures = [e.submit(work, i) for i in range(200)]
+        assert len({f.exception(LONG) for f in futures}) < 5
+        with pytest.raises(mp.ProcessError, match="could not be started"):  # another try
+            e.submit(work, 1).result(LONG)
+
+
 def leave_a_handler():
     def tell(*_):
         raise Alarm

@@ -1094,25 +1094,6 @@ def test_executor():
         e.map(square, [1])
 
 
-def test_an_executor_is_shut_down_by_the_callback_of_a_call():
-    from fiber.futures import Executor
-    e = Executor(1)
-    futures = [e.submit(square, i, 0.1 if i == 0 else 0) for i in range(100)]
-    futures[0].add_done_callback(lambda f: e.shutdown())
-    assert [f.result(LONG) for f in futures] == [i * i for i in range(100)]
-    with pytest.raises(RuntimeError, match="after shutdown"):
-        e.submit(square, 1)
-
-
-def test_calls_of_an_executor_without_workers_fail_together():
-    from fiber.futures import Executor
-    with Executor(1, initializer=refuse_seven, initargs=(7,)) as e:
-        futures = [e.submit(square, i) for i in range(200)]
-        assert len({f.exception(LONG) for f in futures}) < 5
-        with pytest.raises(mp.ProcessError, match="could not be started"):  # another try
-            e.submit(square, 1).result(LONG)
-
-
 def test_an_executor_has_the_size_that_libraries_read():
     from fiber.futures import Executor
     with Executor(3) as e:
