@@ -11,7 +11,6 @@
 #include "cli/orphans.h"
 #include "cli/logs_kept.h"
 #include "cli/option.h"
-#include "runtime/proc/context.h"
 #include "runtime/proc/lines.h"
 
 enum {
@@ -179,13 +178,6 @@ static int show_orphan_run(struct orphan_run *e, const char *name, const struct 
 
 /* ---- The request ---- */
 
-static bool find_root(char root[PATH_MAX])
-{
-    struct fbr_error err = {0, ""};
-
-    return fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0;
-}
-
 /* Chooses the run to show if none is named, and says which one it is. Stores its uid. Kept output
  * outlives the registry, which goes when the user logs out. */
 static int name_last(char *name, size_t size, struct fbr_error *err)
@@ -195,7 +187,7 @@ static int name_last(char *name, size_t size, struct fbr_error *err)
     char root[PATH_MAX];
     int rc = run_client_only(&run, true, err);
 
-    if (rc == -ENOENT && find_root(root) && fbr_spool_find(&kept, root, NULL) == 0)
+    if (rc == -ENOENT && logs_root(root) && fbr_spool_find(&kept, root, NULL) == 0)
         run = (struct run_client){.about = kept.about, .fd = -1};
     else if (rc < 0)
         return rc;
@@ -290,7 +282,7 @@ static int refuse_unkept(const struct run_client *run)
     if (run->about.unkept)
         snprintf(why, sizeof(why), ", because it was started with log_keep=0 (FIBER_LOG_KEEP)%s",
                  lives ? "; it goes to where the run was started" : "");
-    else if (find_root(root) && fbr_spool_root_make(root, &err) < 0)
+    else if (logs_root(root) && fbr_spool_root_make(root, &err) < 0)
         snprintf(why, sizeof(why), ": %s; set log_dir to a directory in which output can be kept",
                  err.text);
     else if (lives)
@@ -331,17 +323,17 @@ static int run_logs(const struct cli_args *args)
         rank = args->operands[1];
     if (get_wish(&wish, args, &err) < 0)
         return cli_failed(2, "%s", err.text);
-    if (!backend && find_root(root) && find_kept(name, root, &run, &kept))
+    if (!backend && logs_root(root) && find_kept(name, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     code = orphan_run_find(name, backend, &run, &e, &err);
     /* an engine that does not answer is not needed for what is kept */
-    if (code < 0 && code != -EEXIST && backend && find_root(root) &&
+    if (code < 0 && code != -EEXIST && backend && logs_root(root) &&
         find_kept_of(name, backend, root, &run, &kept))
         return show_kept(&run, &kept, root, rank, &wish);
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (code == 0) {
-        if (find_root(root) && fbr_spool_look(&kept, root, run.about.uid))
+        if (logs_root(root) && fbr_spool_look(&kept, root, run.about.uid))
             return show_kept(&run, &kept, root, rank, &wish);
         code = refuse_unkept(&run);
         run_client_free(&run);

@@ -25,6 +25,7 @@
 #include "runtime/base/fds.h"
 #include "runtime/inspect/spool_record.h"
 #include "runtime/base/printable.h"
+#include "runtime/proc/context.h"
 #include "runtime/proc/lines.h"
 
 #define LOOK_MS 500 /* between two looks at a run that writes nothing */
@@ -455,6 +456,13 @@ static void close_all(struct reader *r)
     free(r->sources);
     if (r->wish->grep)
         regfree(&r->grep);
+}
+
+bool logs_root(char root[PATH_MAX])
+{
+    struct fbr_error err = {0, ""};
+
+    return fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0;
 }
 
 int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wish *w)

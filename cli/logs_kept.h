@@ -14,6 +14,8 @@ struct logs_wish {
     const char *grep; /* an extended regular expression; NULL: none */
 };
 
+/* Finds the directory of kept output. */
+bool logs_root(char root[PATH_MAX]);
 /* Returns the exit code. */
 int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wish *wish);
 /* Parses "10m", "2h" (before now), "14:30", "14:30:05" (today), "2026-11-23", "2026-11-23T14:30" to

@@ -8,13 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/logs_kept.h"
 #include "cli/run_client.h"
 #include "cli/orphans.h"
 #include "cli/option.h"
 #include "cli/screen.h"
 #include "runtime/base/clock.h"
-#include "runtime/inspect/spool_dir.h"
-#include "runtime/proc/context.h"
 
 enum { PS_ALL, PS_BACKEND, PS_BACKENDS, PS_JSON, PS_OPTIONS };
 
@@ -285,14 +284,6 @@ static int show_rows(struct ps *p)
     return show_engines(p);
 }
 
-/* Finds the directory of kept output. */
-static bool find_kept(char root[PATH_MAX])
-{
-    struct fbr_error err = {0, ""};
-
-    return fbr_rt() && fbr_spool_root(root, fbr_rt()->config, &err) == 0;
-}
-
 static int run_ps(const struct cli_args *args)
 {
     struct ps p = {.only = args->values[PS_BACKEND].text,
@@ -303,7 +294,7 @@ static int run_ps(const struct cli_args *args)
 
     p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
-    if ((p.all && find_kept(root) ? run_client_list_kept(&p.runs, &p.count, root, &err)
+    if ((p.all && logs_root(root) ? run_client_list_kept(&p.runs, &p.count, root, &err)
                                   : run_client_list(&p.runs, &p.count, p.all, &err)) < 0)
         return cli_failed(1, "%s", err.text);
     code = p.is_json ? show_json(&p) : show_rows(&p);
