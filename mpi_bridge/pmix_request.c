@@ -93,8 +93,13 @@ static bool put(struct fbr_pmix_request *r)
         queue.posted = true;
     }
     pthread_mutex_unlock(&queue.lock);
-    if (post) /* if this fails, the loop ends: close() answers the requests in the queue */
-        host->post(host->user, drain, NULL);
+    /* if this fails, the next request tries again; when the loop ends, close() answers those in the
+     * queue */
+    if (post && host->post(host->user, drain, NULL) < 0) {
+        pthread_mutex_lock(&queue.lock);
+        queue.posted = false;
+        pthread_mutex_unlock(&queue.lock);
+    }
     return !shut;
 }
 
