@@ -179,6 +179,8 @@ void fbr_client_on_recall(struct client_lane *l)
     uint64_t from = l->last_seq + 1;
     struct client_message *m = l->first;
 
+    if (ours < l->handed) /* those of an earlier recall, whose threads have not taken them yet */
+        ours = l->handed;
     for (size_t i = 0; i < ours; i++)
         m = m->next;
     if (m)

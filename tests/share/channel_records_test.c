@@ -280,6 +280,10 @@ struct owner {
     uint64_t peer;
     uint32_t ops[RECORDS], n;
     uint32_t hungry; /* the highest number in an ASK */
+    bool holds;      /* answers no probe for now */
+    uint64_t probe;  /* of the last ASK that has one */
+    uint64_t from;   /* of the last RETURNED */
+    int returned;    /* how many came */
     uint8_t token[FBR_DIRECT_TOKEN];
     char path[FBR_DIRECT_PATH];
 };
@@ -313,14 +317,19 @@ static void on_owner_record(void *arg, uint64_t peer, const void *record, size_t
         memcpy(o->token, fbr_get(&stream, sizeof(o->token)), sizeof(o->token));
         fbr_get_str(&stream, o->path, sizeof(o->path));
     }
-    if (op == FBR_CH_RETURNED && first == 1) /* the message came back */
-        owner_send(o, FBR_CH_DELIVER, lane, 2, 0);
+    if (op == FBR_CH_RETURNED) {
+        o->from = first;
+        o->returned++;
+        if (first == 1) /* the message came back */
+            owner_send(o, FBR_CH_DELIVER, lane, 2, 0);
+    }
     if (op == FBR_CH_ASK) {
         hungry = fbr_get_u32(&c);
         fbr_get_u32(&c);
         probe = fbr_get_u64(&c);
         o->hungry = hungry > o->hungry ? hungry : o->hungry;
-        if (probe)
+        o->probe = probe ? probe : o->probe;
+        if (probe && !o->holds)
             owner_send(o, FBR_CH_EMPTY, lane, probe, 0);
     }
     pthread_cond_broadcast(&o->changed);
@@ -520,6 +529,43 @@ static void test_a_thread_with_a_message_in_doubt_is_not_hungry(void **state)
     fbr_object_close(o.object);
 }
 
+/* While the thread waits for the answer to its doubt, the next message comes and is recalled. The
+ * first one, which was reported as taken, stays. */
+static void test_a_message_in_doubt_outlasts_the_next_recall(void **state)
+{
+    struct fiber_process *p;
+    struct order order;
+    bool kept;
+    struct owner o;
+
+    owner_open(&o, FBR_KIND_QUEUE, 0);
+    o.holds = true;
+    order.channel = o.address;
+    p = start(get_late, &order, sizeof(order));
+    owner_await(&o, FBR_CH_ASK);
+    let_time_pass(1500);
+    owner_send(&o, FBR_CH_READY, 0, 0, 0);
+    owner_send(&o, FBR_CH_DELIVER, 0, 1, 0);
+    owner_send(&o, FBR_CH_RECALL, 0, 0, 0);
+    pthread_mutex_lock(&o.lock);
+    while (!o.returned || !o.probe)
+        pthread_cond_wait(&o.changed, &o.lock);
+    kept = o.from == 2; /* otherwise the thread woke up before the recall */
+    pthread_mutex_unlock(&o.lock);
+    if (kept) {
+        owner_send(&o, FBR_CH_DELIVER, 0, 2, 0);
+        owner_send(&o, FBR_CH_RECALL, 0, 0, 0);
+    }
+    pthread_mutex_lock(&o.lock);
+    while (kept && o.returned < 2)
+        pthread_cond_wait(&o.changed, &o.lock);
+    assert_true(!kept || o.from == 2);
+    owner_send(&o, FBR_CH_EMPTY, 0, o.probe, 0);
+    pthread_mutex_unlock(&o.lock);
+    join(p);
+    fbr_object_close(o.object);
+}
+
 /* ---- A record that comes while its receiver opens ---- */
 
 static _Thread_local pthread_mutex_t *slow;
@@ -604,6 +650,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_an_end_that_closes_is_opened_again_after_it_has_left),
         cmocka_unit_test(test_a_message_of_a_stream_that_is_not_wanted_raises_the_descriptor),
         cmocka_unit_test(test_a_thread_with_a_message_in_doubt_is_not_hungry),
+        cmocka_unit_test(test_a_message_in_doubt_outlasts_the_next_recall),
         cmocka_unit_test(test_no_record_comes_before_the_receiver_knows_its_proxy),
     };
 
