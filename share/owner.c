@@ -18,6 +18,23 @@
 
 /* ---- The stream, under the lock ---- */
 
+void fbr_owner_end_returns(struct fbr_owner *h)
+{
+    if (!h->returns_by_ms)
+        return;
+    h->returns_by_ms = 0;
+    fbr_queue_engine_await(h->lanes[h->near].engine, false);
+    pthread_cond_broadcast(&h->lanes[h->near].room);
+    pthread_cond_broadcast(&h->lanes[h->near].arrived);
+}
+
+/* The messages that this peer had not read are back, or never come back. */
+static void end_returns_of(struct fbr_owner *h, uint64_t peer)
+{
+    if (h->direct_peer == peer)
+        fbr_owner_end_returns(h);
+}
+
 /* Drops the stream, which is not needed any more. */
 static void drop_direct(struct fbr_owner *h)
 {
@@ -26,17 +43,6 @@ static void drop_direct(struct fbr_owner *h)
     fbr_direct_unref(h->direct);
     h->direct = NULL;
     h->streams = false;
-    h->returns_by_ms = 0;
-}
-
-/* Ends the recall of a stream: the messages that this peer had not read are back, or never come
- * back. */
-static void end_returns(struct fbr_owner *h, uint64_t peer)
-{
-    if (h->kind != FBR_KIND_PIPE || h->direct_peer != peer)
-        return;
-    h->returns_by_ms = 0;
-    pthread_cond_broadcast(&h->lanes[h->near].room);
 }
 
 bool fbr_owner_by_stream(const struct lane *l)
@@ -397,14 +403,17 @@ static void take_leave(struct lane *l, uint64_t peer)
     leave_lane(h->kind == FBR_KIND_PIPE ? &h->lanes[!l->number] : l, peer);
     if (h->kind == FBR_KIND_PIPE)
         drop_holder(h, l->number, peer);
-    end_returns(h, peer);
+    end_returns_of(h, peer);
 }
 
 void fbr_owner_second_holder(struct fbr_owner *h)
 {
-    if (!h->direct || fbr_direct_stopped(h->direct) || h->returns_by_ms)
+    if (!h->direct || h->asked_back)
         return;
+    h->asked_back = true;
     h->returns_by_ms = fbr_now_ms() + OVERDUE_MS;
+    fbr_queue_engine_await(h->lanes[h->near].engine, true);
+    fbr_owner_remind(&h->lanes[h->near]);
     fbr_direct_stop(h->direct);
     notify_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
 }
@@ -412,7 +421,7 @@ void fbr_owner_second_holder(struct fbr_owner *h)
 /* Takes back a message that this peer got by the stream and has not read. */
 static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
-    uint64_t call = FBR_QUEUE_OURS | ++l->host->next_call;
+    uint64_t call = FBR_QUEUE_EARLIER | ++l->host->next_call;
     size_t len = fbr_cur_left(c);
     void *copy = NULL;
 
@@ -456,13 +465,16 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
     fbr_get_str(c, path, sizeof(path));
     if (!fbr_cur_ok(c))
         return;
-    if (h->direct && !h->streams && fbr_direct_stopped(h->direct))
+    if (h->direct && !h->streams && fbr_direct_stopped(h->direct)) {
+        fbr_owner_end_returns(h);
         drop_direct(h);
+    }
     if (may_stream(h, l->number, peer) &&
         fbr_direct_connect(&h->direct, path, token, h->longest) == 0) {
         h->direct_peer = peer;
         h->near = !l->number;
         h->before = 0;
+        h->asked_back = false;
         answer[0] = 1;
     }
     notify_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
@@ -568,7 +580,7 @@ static void take_record(struct lane *l, uint64_t peer, uint32_t op, struct fbr_c
         take_unread(l, peer, c);
         break;
     case FBR_CH_DIRECT_ENDED:
-        end_returns(l->host, peer);
+        end_returns_of(l->host, peer);
         break;
     default:
         take_call(l, peer, op, c);
@@ -676,7 +688,7 @@ static void on_peer_gone(void *user, uint64_t peer)
         drop_holder(h, i, peer);
     if (h->direct && h->direct_peer == peer)
         fbr_direct_cut(h->direct);
-    end_returns(h, peer);
+    end_returns_of(h, peer);
     unlock(h);
 }
 
@@ -701,12 +713,14 @@ static void on_time(void *user)
     struct fbr_owner *h = user;
 
     pthread_mutex_lock(&h->lock);
+    if (h->returns_by_ms && fbr_now_ms() >= h->returns_by_ms)
+        fbr_owner_end_returns(h); /* for example, the peer is frozen */
     for (int i = 0; i < h->n_lanes; i++) {
         struct lane *l = &h->lanes[i];
 
         fbr_owner_drop_recalls(l);
         fbr_queue_engine_press(l->engine);
-        if (l->recalled || l->parked || l->puts)
+        if (l->recalled || l->parked || l->puts || h->returns_by_ms)
             fbr_owner_remind(l);
     }
     pthread_mutex_unlock(&h->lock);

@@ -43,7 +43,7 @@ static int wait_returns(struct lane *l, uint64_t deadline)
 
         rc = fbr_cond_wait(&l->room, &h->lock, by);
         if (rc < 0 && by < deadline) { /* for example, the peer is frozen */
-            h->returns_by_ms = 0;
+            fbr_owner_end_returns(h);
             rc = 0;
         }
     }

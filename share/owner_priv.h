@@ -69,7 +69,8 @@ struct fbr_owner {
     struct fbr_direct *direct;
     uint64_t direct_peer;
     int near;
-    bool streams; /* messages of the peer come by the stream, after the next `before` messages */
+    bool asked_back; /* the peer was asked for the messages that it had not read */
+    bool streams;    /* messages of the peer come by the stream, after the next `before` messages */
     size_t before;
     /* until then messages that the peer has not read come back; 0: none do */
     uint64_t returns_by_ms;
@@ -92,6 +93,8 @@ void fbr_owner_drop_recalls(struct lane *l);
 size_t fbr_owner_count(const struct lane *l);
 /* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l);
+/* Waits no more for messages that the peer of the stream had not read. */
+void fbr_owner_end_returns(struct fbr_owner *h);
 /* Another process has an end as well: messages that the first process has not read come back, for
  * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h);

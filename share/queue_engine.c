@@ -34,6 +34,10 @@
 /* A consumer may read ahead once it alone has read this many messages in a row. */
 #define SOLE_STREAK 64
 #define RING_SHRINK 1024
+/* The orders of messages begin here. Those that go before them get lower ones, at most so many each
+ * time that they are awaited. */
+#define FIRST_ORDER (1ull << 62)
+#define EARLIER_MAX (1ull << 32)
 #define BOOKKEEPING 64 /* bytes that a message needs in addition to its own, about */
 
 struct peer {
@@ -66,6 +70,8 @@ struct fbr_queue_engine {
     struct fbr_held *account;
     struct item_ring queue;
     uint64_t order;     /* of the next message */
+    uint64_t earlier;   /* of the next message that goes before all those here */
+    bool awaits;        /* such messages are on their way: nobody gets a message */
     size_t held, bytes; /* assigned messages; bytes of all in queue and held */
     size_t parked;
     bool shut, done; /* done: shut, and the last message was taken */
@@ -126,9 +132,17 @@ static void uncount(struct fbr_queue_engine *e, const struct item *item)
 }
 
 /* The caller has made room in the ring. */
-static void enqueue(struct fbr_queue_engine *e, bool far, void *data, size_t len)
+static void enqueue(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
+                    size_t len)
 {
-    ring_push(&e->queue, (struct item){data, len, e->order++, far});
+    bool earlier = call >= FBR_QUEUE_EARLIER;
+    struct item item = {data, len, earlier ? e->earlier++ : e->order++, peer != 0};
+    struct item_ring one = {&item, 1, 0, 1};
+
+    if (earlier)
+        ring_merge(&e->queue, &one, 1);
+    else
+        ring_push(&e->queue, item);
     e->bytes += len;
     e->unfinished++;
     e->done = false; /* when a message that was here already comes after the shut */
@@ -329,7 +343,7 @@ static void end_gets(struct fbr_queue_engine *e)
 
 static bool is_ready(const struct fbr_queue_engine *e)
 {
-    return (available(e) && !e->recalls) || (e->shut && !total(e));
+    return !e->awaits && ((available(e) && !e->recalls) || (e->shut && !total(e)));
 }
 
 static void notify_share(struct fbr_queue_engine *e, struct peer *p)
@@ -414,12 +428,12 @@ static void dispatch(struct fbr_queue_engine *e)
 
         if (e->line && e->ahead)
             recall_ahead(e);
-        if (!p || e->recalls || !available(e))
+        if (!p || e->recalls || e->awaits || !available(e))
             break;
         if (assign(e, p) < 0)
             return;
     }
-    if (e->shut && e->line && !e->queue.len) {
+    if (e->shut && e->line && !e->queue.len && !e->awaits) {
         if (total(e))
             recall_all(e);
         else
@@ -449,7 +463,7 @@ static void accept_park(struct fbr_queue_engine *e, struct park *w)
 {
     uint64_t peer = w->peer, call = w->call;
 
-    enqueue(e, peer != 0, w->data, w->len);
+    enqueue(e, peer, call, w->data, w->len);
     forget_park(e, w);
     e->ops->put_done(e->user, peer, call, 0);
 }
@@ -508,7 +522,7 @@ int fbr_queue_engine_put(struct fbr_queue_engine *e, uint64_t peer, uint64_t cal
             fbr_held_release(e->account, cost_of(peer != 0, len));
         return rc;
     }
-    enqueue(e, peer != 0, data, len);
+    enqueue(e, peer, call, data, len);
     if (e->line || e->sole != &e->local)
         dispatch(e);
     else
@@ -535,6 +549,14 @@ void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
     DL_FOREACH_SAFE(e->parks, w, tmp)
         if (w->peer == peer)
             accept_park(e, w);
+    dispatch(e);
+}
+
+void fbr_queue_engine_await(struct fbr_queue_engine *e, bool awaits)
+{
+    if (awaits && !e->awaits)
+        e->earlier -= EARLIER_MAX;
+    e->awaits = awaits;
     dispatch(e);
 }
 
@@ -795,13 +817,13 @@ static int may_get(struct fbr_queue_engine *e)
     note_reader(e, &e->local);
     if (e->deals)
         return may_get_share(e);
-    if (!total(e))
+    if (!total(e) && !e->awaits)
         return e->shut ? -EPIPE : -EAGAIN;
     if (e->ahead)
         recall_ahead(e);
     if (e->shut && !e->queue.len)
         recall_all(e);
-    if (e->recalls)
+    if (e->recalls || e->awaits)
         return -EINPROGRESS;
     return e->queue.len ? 0 : -EAGAIN;
 }
@@ -895,6 +917,8 @@ struct fbr_queue_engine *fbr_queue_engine_open(const struct fbr_queue_engine_ops
         return NULL;
     e->ops = ops;
     e->user = user;
+    e->order = FIRST_ORDER;
+    e->earlier = FIRST_ORDER - EARLIER_MAX;
     if (config) {
         e->max_messages = config->max_messages;
         e->max_bytes = config->max_bytes;

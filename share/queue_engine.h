@@ -77,7 +77,10 @@ struct fbr_queue_engine_ops {
     void (*ready)(void *user, uint64_t peer, bool ready);
 };
 
+/* Calls from these numbers on are for messages that are here already; see fbr_queue_engine_put()
+ * and fbr_queue_engine_await(). */
 #define FBR_QUEUE_OURS (1ull << 63)
+#define FBR_QUEUE_EARLIER (3ull << 62)
 
 struct fbr_queue_engine_config {
     size_t max_messages;   /* put and not yet taken, without the late ones; 0: no limit */
@@ -118,6 +121,9 @@ int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint6
 /* Accepts all parked puts of this peer, even without room; put_done runs for each. Messages that a
  * peer wrote before it went must be read, and are in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
+/* Messages that go before all that are here are on their way, with calls from FBR_QUEUE_EARLIER on
+ * and in their order: until there is none to await, nobody gets a message or the end. */
+void fbr_queue_engine_await(struct fbr_queue_engine *e, bool awaits);
 /* No more puts are accepted, and parked ones fail; gets drain the rest. Idempotent. */
 void fbr_queue_engine_shut(struct fbr_queue_engine *e);
 

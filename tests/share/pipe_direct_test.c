@@ -282,6 +282,62 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
     fiber_queue_close(go);
 }
 
+static int expect_filled(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_bytes b;
+
+    for (uint64_t i = 0; i < o->count; i++) {
+        CHECK(fiber_pipe_recv(p, &b, LONG_MS) == 0);
+        CHECK(b.len == o->size && is_filled(&b, i));
+        fiber_bytes_free(&b);
+    }
+    return 0;
+}
+
+/* Talks, and lets its own child have the end. */
+static int talk_and_give_away(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *go = connect_queue(&o->report);
+    struct fiber_process *child;
+    int rc, code;
+
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    CHECK(get_number(go, LONG_MS, &rc) == 1);
+    CHECK(fiber_process_start(&child, expect_filled, o, sizeof(*o), NULL) == 0);
+    CHECK(fiber_process_join(child, LONG_MS) == 0);
+    CHECK(fiber_process_exitcode(child, &code) == 0 && code == 0);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+/* The stream is full and has ended, and the later messages wait in the queue of the pipe. */
+static void test_a_full_stream_is_for_the_next_holder_and_comes_first(void **state)
+{
+    static char data[65536];
+    struct order o = {.count = 200, .size = sizeof(data)};
+    struct fiber_queue *go = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_and_give_away, &o);
+    talk_rounds(ends[0], ROUNDS);
+    for (uint64_t i = 0; i < o.count; i++) {
+        fill(data, sizeof(data), i);
+        must(fiber_pipe_send(ends[0], data, sizeof(data), LONG_MS));
+    }
+    must(put_number(go, 1));
+    join(p);
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(go);
+}
+
 /* ---- Descriptors ---- */
 
 static bool readable(int fd, int timeout_ms)
@@ -510,6 +566,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open),
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
+        cmocka_unit_test(test_a_full_stream_is_for_the_next_holder_and_comes_first),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
         cmocka_unit_test(test_a_descriptor_after_the_other_end_has_gone),
         cmocka_unit_test(test_an_end_is_given_away_after_the_other_end_has_gone),

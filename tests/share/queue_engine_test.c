@@ -575,6 +575,37 @@ static void a_message_that_is_here_already_comes_after_the_shut(void **state)
     assert_int_equal(get(), -EPIPE);
 }
 
+static void messages_that_were_sent_before_go_first(void **state)
+{
+    put("cd");
+    fbr_queue_engine_await(queue, true);
+    assert_int_equal(get(), -EINPROGRESS);
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 1, "a"), 0);
+    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 2, "b"), 0);
+    assert_said("");
+    fbr_queue_engine_await(queue, false);
+    assert_said("3<1:a");
+    assert_int_equal(ask(3, 1, 0, 0), 0);
+    assert_said("~a");
+    assert_gets("bcd");
+    assert_int_equal(get(), -EAGAIN);
+}
+
+static void the_end_waits_for_messages_that_were_sent_before(void **state)
+{
+    fbr_queue_engine_await(queue, true);
+    assert_int_equal(ask(3, 0, 1, 1), 0);
+    fbr_queue_engine_shut(queue);
+    assert_int_equal(get(), -EINPROGRESS);
+    assert_said("");
+    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 1, "a"), 0);
+    fbr_queue_engine_await(queue, false);
+    assert_said("3<1:a");
+    assert_int_equal(ask(3, 1, 1, 1), 0);
+    assert_said("~a 3. !!");
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     put("abc");
@@ -920,6 +951,8 @@ int main(void)
         BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
         BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
         BEHAVIOUR(a_message_that_is_here_already_comes_after_the_shut),
+        BEHAVIOUR(messages_that_were_sent_before_go_first),
+        BEHAVIOUR(the_end_waits_for_messages_that_were_sent_before),
         BEHAVIOUR(who_watches_is_told_of_changes_only),
         BEHAVIOUR(what_a_hungry_consumer_gets_is_nothing_to_be_told_of),
         BEHAVIOUR(nobody_reads_ahead_of_a_watcher),
