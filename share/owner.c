@@ -475,29 +475,25 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
         h->near = !l->number;
         h->before = 0;
         h->asked_back = false;
+        fbr_queue_engine_mark(h->lanes[h->near].engine);
         answer[0] = 1;
     }
     notify_peer(l, peer, FBR_CH_DIRECT_IS, answer, sizeof(answer), NULL, 0);
-}
-
-/* The peer's messages come by the stream, after those that are here. */
-static void read_stream(struct lane *l)
-{
-    struct fbr_queue_engine_stats s;
-
-    fbr_queue_engine_stats(l->engine, &s);
-    l->host->before = s.waiting + s.assigned + s.parked;
-    l->host->streams = true;
 }
 
 /* The peer sends by the stream from now on, after the messages that it has put. */
 static void take_go(struct lane *l, uint64_t peer)
 {
     struct fbr_owner *h = l->host;
+    struct fbr_queue_engine_stats s;
 
     if (!h->direct || h->direct_peer != peer || (int)l->number == h->near)
         return;
-    read_stream(l);
+    fbr_queue_engine_put_admit(l->engine, peer); /* they go before the mark */
+    fbr_queue_engine_mark(l->engine);
+    fbr_queue_engine_stats(l->engine, &s);
+    h->before = s.waiting + s.assigned + s.parked;
+    h->streams = true;
     pthread_cond_broadcast(&l->arrived);
 }
 
@@ -601,19 +597,18 @@ static int empty_stream(struct lane *l)
 
     fbr_direct_shut(h->direct); /* no message arrives after those that we take */
     while ((rc = fbr_direct_take(h->direct, &m)) == 0) {
-        uint64_t call = FBR_QUEUE_OURS | ++h->next_call;
+        uint64_t call = FBR_QUEUE_EARLIER | ++h->next_call;
 
         rc = fbr_queue_engine_put(l->engine, h->direct_peer, call, m.data, m.len);
         if (rc < 0) {
             fbr_direct_put_back(h->direct, &m);
             break;
         }
+        h->before++;
     }
     fbr_queue_engine_put_admit(l->engine, h->direct_peer);
-    h->streams = false;
-    if (rc == -ENOMEM)
-        read_stream(l);
-    return rc == -ENOMEM ? rc : 0;
+    h->streams = rc == -ENOMEM;
+    return h->streams ? rc : 0;
 }
 
 int fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)

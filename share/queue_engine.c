@@ -34,11 +34,8 @@
 /* A consumer may read ahead once it alone has read this many messages in a row. */
 #define SOLE_STREAK 64
 #define RING_SHRINK 1024
-/* The orders of messages begin here. Those that go before them get lower ones, at most so many each
- * time that they are awaited. */
-#define FIRST_ORDER (1ull << 62)
-#define EARLIER_MAX (1ull << 32)
-#define BOOKKEEPING 64 /* bytes that a message needs in addition to its own, about */
+#define GAP (1ull << 32) /* orders that a mark leaves for messages that come later */
+#define BOOKKEEPING 64   /* bytes that a message needs in addition to its own, about */
 
 struct peer {
     uint64_t id;
@@ -70,7 +67,7 @@ struct fbr_queue_engine {
     struct fbr_held *account;
     struct item_ring queue;
     uint64_t order;     /* of the next message */
-    uint64_t earlier;   /* of the next message that goes before all those here */
+    uint64_t earlier;   /* of the next message that goes to the mark */
     bool awaits;        /* such messages are on their way: nobody gets a message */
     size_t held, bytes; /* assigned messages; bytes of all in queue and held */
     size_t parked;
@@ -552,10 +549,14 @@ void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer)
     dispatch(e);
 }
 
+void fbr_queue_engine_mark(struct fbr_queue_engine *e)
+{
+    e->earlier = e->order;
+    e->order += GAP;
+}
+
 void fbr_queue_engine_await(struct fbr_queue_engine *e, bool awaits)
 {
-    if (awaits && !e->awaits)
-        e->earlier -= EARLIER_MAX;
     e->awaits = awaits;
     dispatch(e);
 }
@@ -917,8 +918,6 @@ struct fbr_queue_engine *fbr_queue_engine_open(const struct fbr_queue_engine_ops
         return NULL;
     e->ops = ops;
     e->user = user;
-    e->order = FIRST_ORDER;
-    e->earlier = FIRST_ORDER - EARLIER_MAX;
     if (config) {
         e->max_messages = config->max_messages;
         e->max_bytes = config->max_bytes;

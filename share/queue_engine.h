@@ -77,8 +77,8 @@ struct fbr_queue_engine_ops {
     void (*ready)(void *user, uint64_t peer, bool ready);
 };
 
-/* Calls from these numbers on are for messages that are here already; see fbr_queue_engine_put()
- * and fbr_queue_engine_await(). */
+/* Calls from these numbers on are for messages that are here already (fbr_queue_engine_put()), and
+ * for those that also go to the mark (fbr_queue_engine_mark()). */
 #define FBR_QUEUE_OURS (1ull << 63)
 #define FBR_QUEUE_EARLIER (3ull << 62)
 
@@ -121,8 +121,10 @@ int fbr_queue_engine_put_cancel(struct fbr_queue_engine *e, uint64_t peer, uint6
 /* Accepts all parked puts of this peer, even without room; put_done runs for each. Messages that a
  * peer wrote before it went must be read, and are in our memory anyway. */
 void fbr_queue_engine_put_admit(struct fbr_queue_engine *e, uint64_t peer);
-/* Messages that go before all that are here are on their way, with calls from FBR_QUEUE_EARLIER on
- * and in their order: until there is none to await, nobody gets a message or the end. */
+/* Messages with calls from FBR_QUEUE_EARLIER on go here: behind those that were put before this
+ * call, before those that are put after it, and in their own order. */
+void fbr_queue_engine_mark(struct fbr_queue_engine *e);
+/* Such messages are on their way: until none are awaited, nobody gets a message or the end. */
 void fbr_queue_engine_await(struct fbr_queue_engine *e, bool awaits);
 /* No more puts are accepted, and parked ones fail; gets drain the rest. Idempotent. */
 void fbr_queue_engine_shut(struct fbr_queue_engine *e);

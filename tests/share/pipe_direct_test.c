@@ -400,6 +400,51 @@ static void test_a_descriptor_in_the_middle_of_a_conversation(void **state)
     join(p);
 }
 
+/* Talks, and sends more than a stream takes. */
+static int talk_and_fill(const void *arg, size_t len)
+{
+    static char data[65536];
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *report = connect_queue(&o->report);
+    int rc;
+
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    for (uint64_t i = 0; i < o->count; i++) {
+        fill(data, sizeof(data), i);
+        CHECK(fiber_pipe_send(p, data, sizeof(data), LONG_MS) == 0);
+    }
+    CHECK(put_number(report, 1) == 0);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+/* The later messages wait in the queue of the pipe. */
+static void test_a_descriptor_keeps_the_order_of_a_full_stream(void **state)
+{
+    struct order o = {.count = 150};
+    struct fiber_queue *sent = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    struct fiber_bytes b;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_and_fill, &o);
+    talk_rounds(ends[0], ROUNDS);
+    expect_number(sent, 1);
+    assert_true(fiber_pipe_fd(ends[0]) >= 0);
+    for (uint64_t i = 0; i < o.count; i++) {
+        must(fiber_pipe_recv(ends[0], &b, LONG_MS));
+        assert_true(is_filled(&b, i));
+        fiber_bytes_free(&b);
+    }
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_queue_close(sent);
+}
+
 /* Talks, sends some numbers more, and closes its end. */
 static int talk_send_and_close(const void *arg, size_t len)
 {
@@ -568,6 +613,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
         cmocka_unit_test(test_a_full_stream_is_for_the_next_holder_and_comes_first),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
+        cmocka_unit_test(test_a_descriptor_keeps_the_order_of_a_full_stream),
         cmocka_unit_test(test_a_descriptor_after_the_other_end_has_gone),
         cmocka_unit_test(test_an_end_is_given_away_after_the_other_end_has_gone),
         cmocka_unit_test(test_a_poll_returns_while_the_other_end_leaves_its_stream),

@@ -575,20 +575,22 @@ static void a_message_that_is_here_already_comes_after_the_shut(void **state)
     assert_int_equal(get(), -EPIPE);
 }
 
-static void messages_that_were_sent_before_go_first(void **state)
+static void messages_that_were_sent_before_go_to_the_mark(void **state)
 {
-    put("cd");
+    put("a");
+    fbr_queue_engine_mark(queue);
+    put("de");
     fbr_queue_engine_await(queue, true);
     assert_int_equal(get(), -EINPROGRESS);
     assert_int_equal(ask(3, 0, 1, 1), 0);
-    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 1, "a"), 0);
-    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 2, "b"), 0);
+    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 1, "b"), 0);
+    assert_int_equal(put_from(7, FBR_QUEUE_EARLIER + 2, "c"), 0);
     assert_said("");
     fbr_queue_engine_await(queue, false);
     assert_said("3<1:a");
     assert_int_equal(ask(3, 1, 0, 0), 0);
     assert_said("~a");
-    assert_gets("bcd");
+    assert_gets("bcde");
     assert_int_equal(get(), -EAGAIN);
 }
 
@@ -951,7 +953,7 @@ int main(void)
         BEHAVIOUR(end_of_file_waits_for_what_is_on_its_way),
         BEHAVIOUR(end_of_file_comes_after_a_message_that_came_back),
         BEHAVIOUR(a_message_that_is_here_already_comes_after_the_shut),
-        BEHAVIOUR(messages_that_were_sent_before_go_first),
+        BEHAVIOUR(messages_that_were_sent_before_go_to_the_mark),
         BEHAVIOUR(the_end_waits_for_messages_that_were_sent_before),
         BEHAVIOUR(who_watches_is_told_of_changes_only),
         BEHAVIOUR(what_a_hungry_consumer_gets_is_nothing_to_be_told_of),
