@@ -31,8 +31,10 @@ void fbr_owner_end_returns(struct fbr_owner *h)
 /* The messages that this peer had not read are back, or never come back. */
 static void end_returns_of(struct fbr_owner *h, uint64_t peer)
 {
-    if (h->direct_peer == peer)
-        fbr_owner_end_returns(h);
+    if (h->direct_peer != peer)
+        return;
+    h->asked_back = true; /* if it has left, there is nobody to ask */
+    fbr_owner_end_returns(h);
 }
 
 /* Drops the stream, which is not needed any more. */

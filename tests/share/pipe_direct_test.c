@@ -282,6 +282,28 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
     fiber_queue_close(go);
 }
 
+/* The owner keeps the end that it gave away. */
+static void test_the_next_holder_does_not_wait_for_a_dead_one(void **state)
+{
+    struct order o = {0};
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+    uint64_t began;
+
+    open_pipe(ends, 0);
+    o.end = address_of(ends[1]);
+    p = start(echo, &o, sizeof(o));
+    talk_rounds(ends[0], ROUNDS);
+    kill_and_join(p);
+    p = start(echo, &o, sizeof(o));
+    began = now_ms();
+    talk_rounds(ends[0], ROUNDS);
+    assert_true(now_ms() - began < 4000); /* a recall is overdue after 5 s */
+    fiber_pipe_close(ends[0]);
+    join(p);
+    fiber_pipe_close(ends[1]);
+}
+
 static int expect_filled(const void *arg, size_t len)
 {
     const struct order *o = arg;
@@ -611,6 +633,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open),
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
+        cmocka_unit_test(test_the_next_holder_does_not_wait_for_a_dead_one),
         cmocka_unit_test(test_a_full_stream_is_for_the_next_holder_and_comes_first),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
         cmocka_unit_test(test_a_descriptor_keeps_the_order_of_a_full_stream),
