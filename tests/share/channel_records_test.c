@@ -524,7 +524,6 @@ static void test_a_thread_with_a_message_in_doubt_is_not_hungry(void **state)
     owner_send(&o, FBR_CH_DELIVER, 0, 1, 0);
     owner_send(&o, FBR_CH_RECALL, 0, 0, 0);
     join(p);
-    assert_true(owner_has(&o, FBR_CH_RETURNED));
     assert_int_equal(o.hungry, 1);
     fbr_object_close(o.object);
 }
