@@ -15,11 +15,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,8 +30,8 @@
 enum { FRAME_PING = 1, FRAME_PONG = 2, FRAME_REFUSED = 3, FRAME_SILENT = 4 };
 
 #define FRAME_HEAD 5
-#define CLOSE_MS 1000
-#define CLOSE_LOOKS 3
+#define CLOSE_MS 50
+#define CLOSE_LOOKS 60
 /* How long the kernel tries to deliver bytes that the peer does not acknowledge. */
 #define PATIENCE_MIN_MS 5000
 #define PATIENCE_FIRST_MS 30000 /* while the silence of the peer has no limit */
@@ -442,15 +444,27 @@ int fbr_conn_start_reading(struct fbr_conn *c)
 
 /* ---- Heartbeats, end ---- */
 
+/* Returns the bytes that the peer's host does not hold yet. The kernel drops those that it holds
+ * for TCP itself if the socket is closed before it has read all of the peer's bytes, or if more
+ * come from the peer later. */
+static size_t unsent(const struct fbr_conn *c)
+{
+    int waits = 0, fd;
+
+    if (c->tcp && uv_fileno(&c->h.handle, &fd) == 0)
+        ioctl(fd, SIOCOUTQ, &waits);
+    return fbr_conn_queued(c) + (size_t)waits;
+}
+
 /* While closing: waits as long as the peer takes bytes. One check is not enough: on a busy host
  * this process may not have sent anything since the last check. */
 static void on_linger(void *arg)
 {
     struct fbr_conn *c = arg;
-    size_t left = fbr_conn_queued(c);
+    size_t left = unsent(c);
 
     c->stuck = left < c->left_over ? 0 : c->stuck + 1;
-    if (c->stuck < CLOSE_LOOKS)
+    if (left && c->stuck < CLOSE_LOOKS)
         fbr_timer_start(&c->timer, CLOSE_MS, 0);
     else
         drop(c);
@@ -596,7 +610,8 @@ static void on_shut(uv_shutdown_t *req, int status)
 {
     struct fbr_conn *c = req->data;
 
-    drop(c);
+    if (status < 0 || c->state == CONN_GONE || unsent(c) == 0)
+        drop(c);
 }
 
 void fbr_conn_close(struct fbr_conn *c)
@@ -605,13 +620,13 @@ void fbr_conn_close(struct fbr_conn *c)
         return;
     if (c->by)
         send_carried(c, 0, NULL, 0);
-    if (c->by || c->state != CONN_OPEN || fbr_conn_queued(c) == 0) {
+    if (c->by || c->state != CONN_OPEN || unsent(c) == 0) {
         drop(c);
         return;
     }
     c->shut.data = c;
     c->state = CONN_CLOSING;
-    c->left_over = fbr_conn_queued(c);
+    c->left_over = unsent(c);
     fbr_loop_hold(c->loop);
     if (fbr_conn_timer(c, on_linger, CLOSE_MS) < 0 ||
         uv_shutdown(&c->shut, &c->h.stream, on_shut) < 0)

@@ -69,6 +69,28 @@ static void what_is_queued_is_sent_before_the_close(void **state)
     free(bytes);
 }
 
+/* Bytes that the closing end has not read: the kernel would reset the connection, and drop what is under way. */
+static int do_send_across(void *arg)
+{
+    struct send *s = arg;
+    int rc = fbr_conn_send(server.conn, 20, "late", 4);
+
+    return rc < 0 ? rc : do_send(s);
+}
+
+static void what_was_sent_arrives_although_the_peer_sends_too(void **state)
+{
+    uint8_t *bytes = calloc(1, 1 << 20);
+    struct end client;
+    struct send s = {&client, 20, bytes, 1 << 20, 1, true};
+
+    join(&client);
+    assert_int_equal(fbr_loop_call(loop, do_send_across, &s), 0);
+    wait_for(&server.closes, 1);
+    assert_int_equal(server.bytes, 1 << 20);
+    free(bytes);
+}
+
 static void a_wrong_secret_is_not_let_in(void **state)
 {
     uint8_t wrong[FBR_KEY_SIZE];
@@ -602,6 +624,7 @@ int main(void)
             a_call_without_ciphers_says_why), /* first: this process has no threads yet */
         ON_BOTH(frames_arrive_whole_and_in_order),
         ON_BOTH(what_is_queued_is_sent_before_the_close),
+        ON_BOTH(what_was_sent_arrives_although_the_peer_sends_too),
         ON_BOTH(a_wrong_secret_is_not_let_in),
         ON_BOTH(garbage_is_cut_off),
         ON_BOTH(heartbeats_keep_an_idle_connection),
