@@ -135,8 +135,10 @@ static int write_all(struct fbr_spool *s, const struct fbr_buf *b)
 
     for (size_t at = 0; rc == 0 && fbr_record_get(b->data + at, b->len - at, &r, &used) == 1;
          at += used) {
-        if (!fbr_grow(&all, n, sizeof(*all)))
+        if (!fbr_grow(&all, n, sizeof(*all))) {
+            rc = -ENOMEM;
             break;
+        }
         all[n++] = (struct piece){r.job, r.rank, at, used};
     }
     if (n)

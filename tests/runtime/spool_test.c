@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,20 @@
 #include "tests/support/sanitized.h"
 
 static char root[64];
+
+static atomic_bool short_of_memory; /* for other threads */
+static atomic_uint refusals;
+static __thread bool is_test;
+
+static bool refuse(void)
+{
+    bool refused = short_of_memory && !is_test;
+
+    refusals += refused;
+    return refused;
+}
+
+#include "tests/support/wrapped_malloc.h"
 
 static int set_up(void **state)
 {
@@ -204,6 +219,30 @@ static void test_bytes_that_are_lost_at_the_end_are_counted(void **state)
     read_records(UID_A, "0.1", &got);
     fbr_put_u8(&got, 0);
     assert_non_null(strstr((char *)got.data, "9437184 bytes of all ranks were not kept"));
+    fbr_buf_fini(&got);
+}
+
+/* A piece that found no memory is not left out without a word: nothing is kept after it. */
+static void test_memory_that_is_short_makes_no_gap(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "");
+    struct fbr_buf got = {0};
+    char path[128];
+
+    is_test = true;
+    fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "one", 3);
+    snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
+    while (access(path, F_OK) < 0)
+        sched_yield();
+    short_of_memory = true;
+    fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "two", 3);
+    while (!refusals)
+        sched_yield();
+    short_of_memory = false;
+    fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "three", 5);
+    end(s, 0);
+    read_records(UID_A, "0.0", &got);
+    assert_int_equal(got.len, 3);
     fbr_buf_fini(&got);
 }
 
@@ -399,6 +438,7 @@ int main(void)
         T(test_what_is_kept_is_found_by_name_and_id),
         T(test_the_last_bytes_of_each_rank_stay),
         T(test_bytes_that_are_lost_at_the_end_are_counted),
+        T(test_memory_that_is_short_makes_no_gap),
         T(test_a_flood_takes_the_memory_of_two_buffers),
         T(test_nothing_is_kept_unasked),
         T(test_a_directory_of_others_is_not_used),
