@@ -293,6 +293,8 @@ static void cancel_all(struct fbr_detached *d)
 {
     uint64_t until = fbr_now_ms() + CLOSE_MS, now;
     struct detached_job *j;
+    struct fbr_error err = {0, "there was no time left to cancel them"};
+    unsigned left = 0;
 
     DL_FOREACH(d->jobs, j) {
         const char *const ids[] = {j->id, NULL};
@@ -300,13 +302,16 @@ static void cancel_all(struct fbr_detached *d)
         struct fbr_args w = {0};
         int32_t code;
 
-        now = fbr_now_ms();
-        if (j->stage != LIVING || now >= until)
+        if (j->stage != LIVING)
             continue;
-        if (fbr_template_fill(&d->settings->cancel, &f, &w, NULL) == 0)
-            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, NULL, &code, NULL);
+        now = fbr_now_ms();
+        if (now >= until || fbr_template_fill(&d->settings->cancel, &f, &w, NULL) < 0 ||
+            fbr_tool_wait(&w, NULL, (unsigned)(until - now), NULL, NULL, &code, &err) < 0)
+            left++;
         fbr_args_fini(&w);
     }
+    if (left)
+        fbr_warn("command backend: jobs may remain (%u): %s", left, err.text);
 }
 
 void fbr_detached_close(struct fbr_detached *d)

@@ -36,7 +36,7 @@ static const struct fbr_backend_ops *const command = &fbr_backend_command;
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
- * status: hangs where there is a FIFO `hang`; else says what `states` has; where there is a `flip`,
+ * cancel, status: hang where there is a FIFO `hang`; a status else says what `states` has; where there is a `flip`,
  * every other time nothing. A file `bad` has what both fail with: a status fails that finds it before
  * or after it has read `states`. */
 static const char manager[] =
@@ -52,6 +52,7 @@ static const char manager[] =
     "    [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
     "    away=; [ ! -f bad ] || away=1; cat states; [ ! -f bad ] || away=1\n"
     "    [ -z \"$away\" ] || { cat bad >&2; exit 1; } ;;\n"
+    "cancel) [ ! -p hang ] || exec cat hang ;;\n"
     "logs) echo \"output of $2\" ;;\n"
     "esac\n";
 
@@ -85,6 +86,21 @@ int __wrap_fbr_tool_run(struct fbr_tools *t, const struct fbr_tool *tool, struct
     if (m.limit_ms && quick.limit_ms)
         quick.limit_ms = m.limit_ms;
     return __real_fbr_tool_run(t, &quick, err);
+}
+
+int __real_fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms,
+                         struct fbr_buf *out, struct fbr_buf *said, int32_t *code,
+                         struct fbr_error *err);
+int __wrap_fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms,
+                         struct fbr_buf *out, struct fbr_buf *said, int32_t *code,
+                         struct fbr_error *err);
+
+int __wrap_fbr_tool_wait(const struct fbr_args *words, char *const *env, unsigned ms,
+                         struct fbr_buf *out, struct fbr_buf *said, int32_t *code,
+                         struct fbr_error *err)
+{
+    ms = m.limit_ms && m.limit_ms < ms ? m.limit_ms : ms;
+    return __real_fbr_tool_wait(words, env, ms, out, said, code, err);
 }
 
 int __real_close(int fd);
@@ -675,6 +691,29 @@ static void what_lives_at_the_end_is_cancelled(void **state)
     assert_int_equal(dir_count(m.dir, "fiber-ticket-"), 0);
 }
 
+static void jobs_that_may_remain_are_told(void **state)
+{
+    int before = dup(STDERR_FILENO), log;
+    char text[300] = "";
+    struct job a;
+
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    hears("a started a; ");
+    assert_int_equal(mkfifo(path_in(m.dir, "hang"), 0600), 0);
+    m.limit_ms = 300;
+    log = open(path_in(m.dir, "log"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(log >= 0);
+    assert_true(dup2(log, STDERR_FILENO) >= 0);
+    fbr_loop_call(m.loop, do_close, NULL);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    assert_true(pread(log, text, sizeof(text) - 1, 0) > 0);
+    assert_non_null(strstr(text, "did not end within 0.3 s"));
+    assert_non_null(strstr(text, "jobs may remain (1): "));
+    close(before);
+    close(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -695,6 +734,7 @@ int main(void)
         detached_test(one_that_has_no_id_yet_is_cancelled_when_it_has),
         detached_test(logs_come_before_the_end_and_the_ticket_goes),
         detached_test(what_lives_at_the_end_is_cancelled),
+        detached_test(jobs_that_may_remain_are_told),
     };
 
     return cmocka_run_group_tests_name("command_detached", tests, NULL, NULL);
