@@ -338,8 +338,7 @@ enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t si
 
     while (*next) { /* the last line with an error, or else the last line that is not empty */
         size_t n = strcspn(next, "\n");
-        const char *word = strstr(next, "rror:");
-        bool has = word && word < next + n;
+        bool has = memmem(next, n, "rror:", 5);
 
         if (n && (has || !error) && strncmp(next, "Try ", 4) != 0)
             at = next;

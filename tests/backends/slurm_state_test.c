@@ -218,6 +218,24 @@ static void refusals_are_for_good_or_for_now(void **state)
     }
 }
 
+#ifdef __SANITIZE_ADDRESS__ /* looks at the rest of the text in each call for a string */
+#define MANY (64 << 10)
+#else
+#define MANY (4 << 20)
+#endif
+
+/* The loop reads it, which is to go on. */
+static void many_lines_are_read_in_a_moment(void **state)
+{
+    static char text[MANY];
+    char line[256];
+
+    for (size_t i = 0; i + 1 < sizeof(text); i++)
+        text[i] = i % 2 ? '\n' : 'a';
+    assert_int_equal(fbr_slurm_refusal(text, line, sizeof(line)), FBR_SLURM_NEVER);
+    assert_string_equal(line, "a");
+}
+
 /* ---- srun ---- */
 
 static void keep(void *user, const void *data, size_t len)
@@ -585,6 +603,7 @@ int main(void)
         cmocka_unit_test(ids_are_digits),
         cmocka_unit_test(an_id_is_found_among_what_a_site_says),
         cmocka_unit_test(refusals_are_for_good_or_for_now),
+        cmocka_unit_test(many_lines_are_read_in_a_moment),
         cmocka_unit_test(ends_of_srun_are_codes_and_sentences),
         cmocka_unit_test(lines_of_the_job_pass_whole_or_in_parts),
         cmocka_unit_test(what_cannot_be_slurms_is_not_held_back),
