@@ -176,35 +176,33 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
 static void on_line(struct fbr_detached *d, char *line)
 {
     char *rest = NULL, *id = strtok_r(line, " \t|", &rest), *word = strtok_r(NULL, " \t|", &rest);
-    struct detached_job *j, *next;
+    const char *text = word ? rest + strspn(rest, " \t|") : "";
+    int state = word ? fbr_command_state(d->settings, word) : -ENOENT;
+    struct detached_job *j;
+    char *end;
+    long code = strtol(text, &end, 10);
+    bool has_code = end != text;
 
-    DL_FOREACH_SAFE(d->jobs, j, next) {
-        int state = word ? fbr_command_state(d->settings, word) : -ENOENT;
-        const char *text = rest ? rest + strspn(rest, " \t|") : "";
-        char *end;
-        long code = strtol(text, &end, 10);
-        bool has_code = end != text;
-
-        if (j->stage != LIVING || strcmp(j->id, id) != 0)
-            continue;
-        j->missing = 0;
-        if (state < 0)
-            fbr_debug("command backend: job %s has the unknown state '%s'; add it to a key, such "
-                      "as running",
-                      id, word ? word : "");
-        else if (state == JOB_PENDING)
-            notify(j,
-                   &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
-        else if (state == JOB_DONE)
-            job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
-        else if (state == JOB_FAILED)
-            job_ended(j, has_code && code & 255 ? (int32_t)(code & 255) : 1, "");
-        else if (state == JOB_KILLED)
-            job_ended(j, -SIGKILL, "");
-        else if (state == JOB_LOST)
-            job_ended(j, FBR_EXIT_UNKNOWN, "the manager lost it");
+    DL_FOREACH(d->jobs, j)
+        if (j->stage == LIVING && strcmp(j->id, id) == 0)
+            break;
+    if (!j)
         return;
-    }
+    j->missing = 0;
+    if (state < 0)
+        fbr_debug("command backend: job %s has the unknown state '%s'; add it to a key, such as "
+                  "running",
+                  id, word ? word : "");
+    else if (state == JOB_PENDING)
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
+    else if (state == JOB_DONE)
+        job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
+    else if (state == JOB_FAILED)
+        job_ended(j, has_code && code & 255 ? (int32_t)(code & 255) : 1, "");
+    else if (state == JOB_KILLED)
+        job_ended(j, -SIGKILL, "");
+    else if (state == JOB_LOST)
+        job_ended(j, FBR_EXIT_UNKNOWN, "the manager lost it");
 }
 
 static void on_status(void *user, const struct fbr_tool_result *r)
