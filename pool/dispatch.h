@@ -128,7 +128,7 @@ struct fbr_dispatch_map {
 
 /* 0 and the id; -ENOMEM. */
 int fbr_dispatch_map_add(struct fbr_dispatch *d, const struct fbr_dispatch_map *map, uint64_t *id);
-/* Adds tasks to an open map, behind the others. -ENOMEM, -ENOENT, -EINVAL (not open). */
+/* Adds tasks to an open map, behind the others. -ENOENT; -EINVAL: it is not open. */
 int fbr_dispatch_map_grow(struct fbr_dispatch *d, uint64_t map, uint64_t tasks);
 /* Forgets the map, finished or not: the caller fails the tasks that are not done. Each worker that
  * holds tasks of the map gets an order CANCEL; results of these tasks are dropped. */
