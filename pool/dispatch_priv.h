@@ -189,7 +189,6 @@ int fbr_map_reserve(struct fbr_dispatch *d); /* room in the heap for all maps an
 void fbr_map_renew(struct fbr_dispatch *d, struct map *m);
 
 /* dispatch_task.c: batches */
-void fbr_window_unlist(struct batch *b, enum window_kind kind); /* may free b: see fbr_batch_put */
 /* Frees b if nothing refers to it any more. */
 void fbr_batch_put(struct batch *b);
 /* The batch's worker has finished it (complete, or the worker is removed). May free it. */

@@ -192,6 +192,14 @@ void fbr_map_renew(struct fbr_dispatch *d, struct map *m)
         heap_down(d, m->heap - 1, m);
 }
 
+/* May free b: see fbr_batch_put(). */
+static void window_unlist(struct batch *b, enum window_kind kind)
+{
+    DL_DELETE2(b->map->windows[kind], b, windows[kind].prev, windows[kind].next);
+    b->windows[kind].listed = false;
+    fbr_batch_put(b);
+}
+
 void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t suspects)
 {
     m->waiting += (uint64_t)n;
@@ -204,7 +212,7 @@ void fbr_map_wait(struct fbr_dispatch *d, struct map *m, int64_t n, int64_t susp
     heap_remove(d, m);
     for (int kind = 0; kind < WINDOWS; kind++)
         while (m->windows[kind])
-            fbr_window_unlist(m->windows[kind], kind);
+            window_unlist(m->windows[kind], kind);
 }
 
 /* ---- batches and segments ---- */
@@ -223,13 +231,6 @@ static void list_window(struct batch *b, enum window_kind kind, uint32_t at, uin
     window->end = end;
     window->listed = true;
     DL_PREPEND2(b->map->windows[kind], b, windows[kind].prev, windows[kind].next);
-}
-
-void fbr_window_unlist(struct batch *b, enum window_kind kind)
-{
-    DL_DELETE2(b->map->windows[kind], b, windows[kind].prev, windows[kind].next);
-    b->windows[kind].listed = false;
-    fbr_batch_put(b);
 }
 
 void fbr_batch_put(struct batch *b)
@@ -313,7 +314,7 @@ static bool find_again(struct map *m, enum window_kind kind, struct found *f)
     while (m->windows[kind]) {
         if (find_in_window(m, m->windows[kind], kind, f))
             return true;
-        fbr_window_unlist(m->windows[kind], kind);
+        window_unlist(m->windows[kind], kind);
     }
     return false;
 }
