@@ -241,7 +241,7 @@ static int array_get(const struct fiber_result *r, size_t i, const void **data, 
     const struct fbr_array_error *e;
     uint64_t index = i;
 
-    if (r->flags[i] == 1) {
+    if (r->flags[i] == FBR_ARRAY_DONE) {
         *data = r->out + i * r->out_size;
         *len = r->out_size;
         return 0;

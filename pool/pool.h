@@ -188,6 +188,7 @@ struct fiber_pool {
 
 /* The results of one map. */
 enum fbr_result_kind { FBR_RESULT_ARRAY, FBR_RESULT_BYTES, FBR_RESULT_STREAM };
+enum { FBR_ARRAY_DONE = 1, FBR_ARRAY_FAILED };
 
 struct fbr_slot {
     int32_t code;
@@ -237,7 +238,7 @@ struct fiber_result {
     struct fbr_item *ready;
     char *why;      /* the error text of tasks that have no text of their own */
     int end_code;   /* the code of these tasks */
-    uint8_t *flags; /* ARRAY: done, failed; errors have slots in `errors` */
+    uint8_t *flags; /* ARRAY: 0, FBR_ARRAY_DONE or _FAILED; errors have slots in `errors` */
     struct fbr_array_error {
         UT_hash_handle hh;
         uint64_t index;

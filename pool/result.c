@@ -19,8 +19,6 @@
 
 #define QUICK_NS 50000
 
-enum { ARRAY_DONE = 1, ARRAY_FAILED = 2 };
-
 /* ---- Creation and destruction ---- */
 
 struct fbr_item *fbr_item_new(const struct fiber_bytes *in)
@@ -416,7 +414,7 @@ static int deliver_array(struct fiber_result *r, uint64_t index, int code, const
         data = text;
         len = strlen(text);
     }
-    r->flags[index] = code == 0 ? ARRAY_DONE : ARRAY_FAILED;
+    r->flags[index] = code == 0 ? FBR_ARRAY_DONE : FBR_ARRAY_FAILED;
     if (code) {
         c->data = keep_array_error(r, index, code, data, &len);
         c->len = len;
@@ -591,7 +589,7 @@ static void end_map(struct fiber_result *r, int code, const char *why)
             continue;
         }
         if (r->kind == FBR_RESULT_ARRAY)
-            r->flags[i] = ARRAY_FAILED;
+            r->flags[i] = FBR_ARRAY_FAILED;
         else
             r->slots[i] = (struct fbr_slot){.done = true, .code = code};
         count_done(r, i, code);
