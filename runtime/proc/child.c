@@ -175,17 +175,22 @@ static void send_beats(struct fbr_child *c)
     fbr_conn_heartbeat(c->conn, (unsigned)fbr_config_ms(c->rt->config, "heartbeat"), 0);
 }
 
+/* Whether we call the parent over the network. */
+static bool is_far(const struct fbr_child *c)
+{
+    return !c->join.by_host && strncmp(c->join.url, "unix:", 5) != 0;
+}
+
 /* Call it after the join. A parent on this host, or our host process, may be stopped by a debugger
  * without being dead: only the end of the connection means its death. A parent on another host may
  * be stopped for a while, too, so we wait longer for the parent than it waits for us. */
 static void watch_parent(struct fbr_child *c)
 {
     const struct fbr_config *config = c->rt->config;
-    bool far = !c->join.by_host && strncmp(c->join.url, "unix:", 5) != 0;
 
     fbr_conn_heartbeat(
         c->conn, (unsigned)fbr_config_ms(config, "heartbeat"),
-        far ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
+        is_far(c) ? FBR_PARENT_PATIENCE * (unsigned)fbr_config_int(config, "heartbeat_misses") : 0);
 }
 
 /* START: u8 kind, [reference of the function], u64 length, argument; then, of the data link, str
@@ -467,7 +472,8 @@ int fbr_child_join(struct fbr_runtime *rt, const struct fbr_join *join, struct f
         *err = c->failure;
         rc = c->failure.code;
     } else if (rc < 0) {
-        fbr_fail(err, rc, "%s: the parent sent no start record in time", c->join.url);
+        fbr_fail(err, rc, "%s: the parent did not answer within start_timeout%s", c->join.url,
+                 is_far(c) ? "; can this host reach that address?" : "");
     }
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
