@@ -172,9 +172,14 @@ void fbr_subjobs_host_ended(struct fiber_process *host, const char *report)
 
     fbr_subjobs_host_lost(host, -EPIPE, "its host has ended");
     snprintf(text, sizeof(text), "ended with its host: %.200s", report);
-    DL_FOREACH_SAFE(host->nested, n, next)
+    DL_FOREACH_SAFE(host->nested, n, next) {
+        struct fiber_process *p = n->user;
+
+        fbr_process_ref(p);
         notify(n, &(struct fbr_job_event){
                       .type = FBR_JOB_EXITED, .code = FBR_EXIT_UNKNOWN, .text = text});
+        fbr_job_drained(p); /* one that has ended before may wait for its data */
+    }
 }
 
 static void send_order(struct fiber_process *host, uint8_t type, const struct fbr_subjobs *n,

@@ -174,6 +174,54 @@ static void test_a_task_that_takes_its_job_along_is_blamed(void **state)
     fiber_pool_close(pool);
 }
 
+/* On the thread that takes all data. */
+static void hold_up(void *user, size_t index, int code, const void *data, size_t len)
+{
+    add(&board->steps);
+    wait_for(&board->step[0], 1);
+}
+
+static bool has_worker(struct fiber_pool *pool, int64_t pid)
+{
+    struct fiber_worker_stats w[16];
+    int n = fiber_pool_worker_stats(pool, w, 16);
+
+    for (int i = 0; i < n; i++)
+        if (w[i].pid == pid)
+            return true;
+    return false;
+}
+
+static void test_a_worker_whose_data_is_late_ends_with_its_lost_host(void **state)
+{
+    struct fiber_pool *other = open_pool(1), *pool = open_hosted(2, 2);
+    struct fiber_map_options o = {.size = sizeof(o), .on_done = hold_up};
+    int64_t in[2] = {1, 2}, out[2], workers[2];
+    struct fiber_result *r, *late;
+    pid_t host;
+
+    assert_ok(fiber_pool_map_array(pool, wait_at_gate, in, 8, out, 8, 2, NULL, &r));
+    assert_int_equal(wait_for(&board->arrived, 2), 0);
+    late = apply_later(other, square, 5, &o);
+    assert_int_equal(wait_for(&board->steps, 1), 0);
+    host = host_of(pool, 0);
+    for (int i = 0; i < 2; i++)
+        workers[i] = worker_of(pool, i);
+    assert_int_equal(kill((pid_t)workers[0], SIGKILL), 0);
+    assert_comes(has_ended((pid_t)workers[0]));
+    nap_us(300000); /* its host reports that */
+    assert_int_equal(kill(host, SIGKILL), 0);
+    assert_comes(!has_worker(pool, workers[1]));
+    assert_false(has_worker(pool, workers[0]));
+    add(&board->step[0]);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    fiber_result_close(late);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    fiber_pool_close(other);
+}
+
 /* Its connection ends, and its engine never says that it has ended. */
 static void test_a_host_whose_end_nobody_reports_takes_its_workers_along(void **state)
 {
@@ -488,6 +536,7 @@ int main(int argc, char **argv)
         pool_test(test_a_host_is_killed),
         pool_test(test_a_host_whose_end_nobody_reports_takes_its_workers_along),
         pool_test(test_a_task_that_takes_its_job_along_is_blamed),
+        pool_test(test_a_worker_whose_data_is_late_ends_with_its_lost_host),
         pool_test(test_all_hosts_are_killed),
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
         pool_test(test_a_host_and_a_worker_are_killed_in_either_order),
