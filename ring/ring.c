@@ -209,6 +209,8 @@ static int begin(void *arg)
     c->begun = r->listed = true;
     DL_APPEND(rt->rings, r);
     rt->output_room = on_room;
+    for (int fd = 0; rt->output && fd < 2; fd++)
+        r->losses[fd] = fbr_output_losses(rt->output, fd);
     return fbr_ring_begin(r, c->err);
 }
 
@@ -326,10 +328,18 @@ void fbr_ring_give_up_output(struct fiber_ring *r, int sig)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* Returns the errno by which output was lost since the ring started, or 0. */
+static int loss_of(const struct fiber_ring *r, int fd)
+{
+    const struct fbr_output *o = r->rt->output;
+
+    return fbr_output_losses(o, fd) != r->losses[fd] ? fbr_output_error(o, fd) : 0;
+}
+
 /* Fails a run that has lost output: the output of ranks is part of the result. */
 static void check_output(struct fiber_ring *r)
 {
-    int out = fbr_output_error(r->rt->output, 1), file = fbr_output_error(r->rt->output, 0);
+    int out = loss_of(r, 1), file = loss_of(r, 0);
     char *report = NULL;
     bool full, lost; /* full: standard output failed */
 

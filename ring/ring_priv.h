@@ -163,6 +163,7 @@ struct fiber_ring {
     char last_failure[512];
     bool output_full;
     int file_error;       /* errno of the first file of output_dir that could not be opened */
+    unsigned losses[2];   /* fbr_output_losses() when the ring started: of files, of our output */
     struct fbr_buf block; /* output lines that are written next */
     struct ring_stdin *input;
     struct termios cooked; /* mode of our terminal before it became raw */

@@ -44,8 +44,9 @@ struct fbr_output {
     struct fbr_post roomy;
     uint64_t written, seen;                      /* `written` is atomic */
     struct fbr_screen screens[2], *screen_of[2]; /* loop thread */
-    /* atomic: the first errno of standard output [1], standard error [2] and other files [0] */
-    int errors[3];
+    /* atomic, of standard output [1], standard error [2] and other files [0] */
+    int errors[3];      /* the last errno */
+    unsigned losses[3]; /* chunks that were not written, or in part */
 };
 
 static void write_chunk(struct fbr_output *o, const struct chunk *c)
@@ -66,13 +67,13 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
 
             poll(&p, 1, 1000);
         } else if (n < 0 && errno != EINTR) {
-            int none = 0;
+            int why = errno, of = c->fd <= 2 ? c->fd : 0;
 
             /* The reader has closed, or a disk is full; fbr_output_error() reports it. */
-            if (__atomic_compare_exchange_n(&o->errors[c->fd <= 2 ? c->fd : 0], &none, errno, false,
-                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
-                c->ours && c->fd == 1 && errno != EPIPE && errno != EBADF)
-                fbr_warn("output of processes is lost: standard output: %s", fbr_strerror(errno));
+            __atomic_store_n(&o->errors[of], why, __ATOMIC_RELAXED);
+            if (__atomic_add_fetch(&o->losses[of], 1, __ATOMIC_RELAXED) == 1 && c->ours &&
+                c->fd == 1 && why != EPIPE && why != EBADF)
+                fbr_warn("output of processes is lost: standard output: %s", fbr_strerror(why));
             return;
         }
     }
@@ -272,6 +273,11 @@ void fbr_output_give_up(struct fbr_output *o)
 int fbr_output_error(const struct fbr_output *o, int fd)
 {
     return __atomic_load_n(&o->errors[fd], __ATOMIC_RELAXED);
+}
+
+unsigned fbr_output_losses(const struct fbr_output *o, int fd)
+{
+    return __atomic_load_n(&o->losses[fd], __ATOMIC_RELAXED);
 }
 
 /* ---- Jobs ---- */

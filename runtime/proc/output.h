@@ -36,9 +36,11 @@ void fbr_output_drain(struct fbr_output *o);
 bool fbr_output_wait(struct fbr_output *o, int ms, bool *moved);
 /* From now on nobody waits for the queue: what is left of it may be lost. */
 void fbr_output_give_up(struct fbr_output *o);
-/* Returns the first errno by which output was lost: for fd 1 or 2, or with fd 0 for any other file.
+/* Returns the last errno by which output was lost: for fd 1 or 2, or with fd 0 for any other file.
  * 0: no output was lost. Any thread. */
 int fbr_output_error(const struct fbr_output *o, int fd);
+/* Returns how often that happened. Any thread. */
+unsigned fbr_output_losses(const struct fbr_output *o, int fd);
 
 /* Returns the screen of descriptor 1 or 2. If both are one file, they have one screen. Loop
  * thread. */

@@ -4,6 +4,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -426,6 +427,44 @@ static void test_a_report_is_valid_until_the_close(void **state)
     temp_dir_remove(dir);
 }
 
+/* The reader of the first ring's file goes away; the next ring has a file of its own. */
+static void test_a_ring_is_not_blamed_for_lost_output_of_another(void **state)
+{
+    char dir[64], path[100], go[100], script[200];
+    struct pollfd reader = {.events = POLLIN};
+    struct fiber_ring *r;
+    int code, gate;
+
+    temp_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/0", dir);
+    snprintf(go, sizeof(go), "%s/go", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(mkfifo(go, 0600), 0);
+    reader.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    gate = open(go, O_RDWR | O_CLOEXEC);
+    assert_true(reader.fd >= 0 && gate >= 0);
+    snprintf(script, sizeof(script), "echo one; read x <%s; echo two", go);
+    snprintf(path, sizeof(path), "%s/%%t", dir);
+    assert_int_equal(fiber_ring_start(&r, 1, NULL, NULL, 0,
+                                      RING(.job.command = SH(script), .output_dir = path,
+                                           .flags = FIBER_RING_QUIET)),
+                     0);
+    assert_int_equal(poll(&reader, 1, TEST_LONG_MS), 1);
+    close(reader.fd);
+    assert_int_equal(write(gate, "\n", 1), 1);
+    assert_int_equal(fiber_ring_wait(r, TEST_LONG_MS), 0);
+    assert_int_equal(fiber_ring_exitcode(r, &code), 0);
+    assert_int_equal(code, 1);
+    assert_true(has(fiber_ring_report(r), "output of the ranks is lost", "Broken pipe", NULL));
+    fiber_ring_close(r);
+    close(gate);
+    snprintf(path, sizeof(path), "%s/next-%%t", dir);
+    assert_int_equal(
+        fiber_ring_run(1, NULL, NULL, 0, RING(.job.command = SH("echo three"), .output_dir = path)),
+        0);
+    temp_dir_remove(dir);
+}
+
 static void test_a_rank_that_closes_its_output_runs_on(void **state)
 {
     struct ran ran = ring("exec >&- 2>&-; sleep 0.05; exit 5", "-n", "2", NULL);
@@ -729,6 +768,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ranks_that_share_processors_share_threads_of_openmp),
         cmocka_unit_test(test_each_rank_has_its_files),
         cmocka_unit_test(test_a_report_is_valid_until_the_close),
+        cmocka_unit_test(test_a_ring_is_not_blamed_for_lost_output_of_another),
         cmocka_unit_test(test_a_rank_that_closes_its_output_runs_on),
         cmocka_unit_test(test_a_signal_is_128_more_and_says_who_and_why),
         cmocka_unit_test(test_a_rank_that_ignores_the_notice_is_killed_after_grace),
