@@ -58,14 +58,14 @@ static bool is_reader(const struct ring_job *j, uint32_t rank)
 }
 
 /* Returns the job whose reader lives or is about to; NULL: there is none, for example between two
- * tries. */
+ * tries, or before a new agent takes the place of a lost one. */
 static struct ring_job *find_job(struct fiber_ring *r)
 {
     struct ring_job *j;
 
     DL_FOREACH(r->jobs, j)
         if (!j->over && j->job.has_stdin && j->ranks[j->job.reader].state != RANK_ENDED &&
-            fbr_ring_agent_of(j, j->job.reader)->process)
+            fbr_ring_agent_of(j, j->job.reader)->state == AGENT_READY)
             break;
     return j;
 }

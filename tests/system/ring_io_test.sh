@@ -175,6 +175,26 @@ test_input_goes_on_after_a_restart() {
     input_after_a_loss rank && input_after_a_loss agent
 }
 
+# The new process in the place of a lost one gets no input, so nothing that comes meanwhile may wait for it.
+test_input_does_not_wait_for_a_replaced_rank() {
+    rm -f "$work/waiting"
+    mkfifo "$work/replaced"
+    "$fiber" run -n 1 -x "DIR=$work" --on-failure replace bash -c '
+        if [ "$FIBER_RANK_RESTARTS" ]; then
+            exec 7<> <(:); while [ ! -e "$DIR/all_taken" ]; do read -rt 0.05 -u 7; done; exit 0
+        fi
+        echo $$ >"$DIR/waiting"
+        exec tail -f /dev/null' <"$work/replaced" >"$work/out" 2>"$work/err" &
+    launcher=$!
+    exec 8>"$work/replaced"
+    wait_for "$patience" test -s "$work/waiting" || fail 'no rank runs' || return
+    kill -KILL "$(agents)"
+    head -c 5000000 /dev/zero >&8 && : >"$work/all_taken" &
+    exec 8>&-
+    ends 0 || return
+    leaves_nothing
+}
+
 test_closed_descriptors() {
     local code=0 files=$work/files
     timeout "$patience" "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
@@ -389,7 +409,8 @@ os.kill(os.getpid(), 9)'
 run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_that_start_again \
     test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_input_that_has_ended_ends_for_the_next_try \
-    test_input_goes_on_after_a_restart test_closed_descriptors test_reader_that_goes_away_ends_the_run \
+    test_input_goes_on_after_a_restart test_input_does_not_wait_for_a_replaced_rank \
+    test_closed_descriptors test_reader_that_goes_away_ends_the_run \
     test_reader_that_takes_its_time_gets_all test_signal_ends_the_wait_for_the_reader test_full_disk_fails_the_run \
     test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
