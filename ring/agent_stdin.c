@@ -18,8 +18,8 @@ struct agent_feed {
     uv_pipe_t pipe;
     struct fbr_loop *loop;
     struct agent_rank *rank; /* NULL: the rank has ended */
-    unsigned writing;
-    bool last; /* end of file has come: close when all is written */
+    size_t writing;          /* bytes that are not written yet */
+    bool last;               /* end of file has come: close when all is written */
     /* On a terminal the end of file is typed, and repeated: a program that changes the
      * terminal's mode at its start loses what was typed before. */
     struct fbr_timer typing;
@@ -41,8 +41,11 @@ static void on_closed(uv_handle_t *h)
     free(f);
 }
 
+/* Bytes that are not written count as taken. */
 static void close_feed(struct agent_feed *f)
 {
+    if (f->rank && f->writing)
+        send_credit(f->rank->job->agent, f->writing);
     if (f->rank)
         f->rank->feed = NULL;
     f->rank = NULL;
@@ -104,7 +107,7 @@ static void on_written(void *arg, int status, size_t len)
 {
     struct agent_feed *f = arg;
 
-    f->writing--;
+    f->writing -= len;
     if (f->rank) /* without a rank, the agent may be gone too */
         send_credit(f->rank->job->agent, len);
     if (status < 0 || (f->last && f->writing == 0))
@@ -127,7 +130,7 @@ static struct agent_feed *find_feed(struct agent *a)
 static void send_bytes(struct agent_feed *f, const void *data, size_t len)
 {
     if (fbr_stream_write((uv_stream_t *)&f->pipe, data, len, on_written, f) > 0)
-        f->writing++;
+        f->writing += len;
     else
         send_credit(f->rank->job->agent, len);
 }

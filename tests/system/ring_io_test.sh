@@ -195,6 +195,36 @@ test_input_does_not_wait_for_a_replaced_rank() {
     leaves_nothing
 }
 
+# What was to be written when the rank closed its input counts as taken. The second piece is short: if only that one
+# counted, the others would fill the window.
+test_input_does_not_wait_for_a_rank_that_has_closed_it() {
+    local feeder
+    rm -f "$work/waiting" "$work/all_taken"
+    mkfifo "$work/closed"
+    "$fiber" run -n 1 -x "DIR=$work" bash -c '
+        exec 7<> <(:)
+        echo $$ >"$DIR/waiting"
+        while [ ! -e "$DIR/close" ]; do read -rt 0.05 -u 7; done
+        exec <&-
+        while [ ! -e "$DIR/all_taken" ]; do read -rt 0.05 -u 7; done; exit 0' <"$work/closed" >"$work/out" 2>"$work/err" &
+    launcher=$!
+    python3 -c 'import array, fcntl, os, sys, termios
+for n in (65536, 10):
+    os.write(1, b"x" * n)
+    left = array.array("i", [n])
+    while left[0]:
+        fcntl.ioctl(1, termios.FIONREAD, left)
+for i in range(40):
+    os.write(1, b"x" * 65536)
+open(sys.argv[1], "w")' "$work/all_taken" >"$work/closed" &
+    feeder=$!
+    wait_for "$patience" test -s "$work/waiting" || fail 'no rank runs' || return
+    wait_for "$patience" stays_full "$feeder" || fail 'the input does not wait' || return
+    : >"$work/close"
+    ends 0 || return
+    leaves_nothing
+}
+
 test_closed_descriptors() {
     local code=0 files=$work/files
     timeout "$patience" "$fiber" run -n 2 -o "$files" sh -c 'echo "rank $FIBER_RANK"; cat' <&- >&- 2>&- || code=$?
@@ -410,7 +440,8 @@ run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_th
     test_slow_reader_outlives_agents test_slow_rank_holds_up_the_input \
     test_rank_that_ends_before_its_input_does_no_harm test_input_that_has_ended_ends_for_the_next_try \
     test_input_goes_on_after_a_restart test_input_does_not_wait_for_a_replaced_rank \
-    test_closed_descriptors test_reader_that_goes_away_ends_the_run \
+    test_input_does_not_wait_for_a_rank_that_has_closed_it test_closed_descriptors \
+    test_reader_that_goes_away_ends_the_run \
     test_reader_that_takes_its_time_gets_all test_signal_ends_the_wait_for_the_reader test_full_disk_fails_the_run \
     test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
