@@ -138,6 +138,7 @@ static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
 
     for (uint32_t i = 0; programs && i < n; i++)
         c->bad |= !programs[i].argv[0];
+    c->bad |= parent && rank >= parent->job.info.size;
     if (!fbr_cur_ok(c) || !parent || r->state != R_RUNNING) {
         fbr_apps_free(programs, n);
         answer(r, a->number, request, fbr_cur_ok(c) ? -ESHUTDOWN : -EINVAL, NULL, 0);

@@ -351,6 +351,40 @@ static void a_spawned_job_that_never_came_fails_the_ring(void **state)
     with_ring("1h", check_spawned_job);
 }
 
+/* waits_for_spawned() looks at the rank that has spawned. */
+static int check_spawn_by_nobody(struct world *w)
+{
+    char *argv[] = {(char *)(uintptr_t) "x", NULL}, *env[] = {NULL};
+    struct fiber_ring *r = &w->ring;
+    struct fbr_buf b = {0};
+    struct fbr_cur c;
+
+    r->state = R_RUNNING;
+    w->agents[0].state = AGENT_READY;
+    CHECK(fbr_ring_requests_open(r) == 0);
+    fbr_put_u64(&b, 1); /* request */
+    fbr_put_u32(&b, w->job.job.info.id);
+    fbr_put_u32(&b, RANKS); /* there is no such rank */
+    fbr_put_u32(&b, 1);     /* size */
+    fbr_put_u32(&b, 1);     /* programs */
+    fbr_put_u32(&b, 0);
+    fbr_put_list(&b, argv);
+    fbr_put_list(&b, env);
+    fbr_put_str(&b, "");
+    CHECK(!b.failed);
+    c = fbr_cur(b.data, b.len);
+    fbr_ring_requests_frame(&w->agents[0], FBR_RING_SPAWN, &c);
+    CHECK(!w->job.next);
+    fbr_buf_fini(&b);
+    fbr_ring_requests_close(r);
+    return 0;
+}
+
+static void a_rank_that_does_not_exist_spawns_nothing(void **state)
+{
+    with_ring("1h", check_spawn_by_nobody);
+}
+
 /* ---- Tracebacks ---- */
 
 static bool hint_waits_after(struct world *w, int stream, const char *text)
@@ -396,6 +430,7 @@ int main(void)
         cmocka_unit_test(ranks_of_two_kinds_of_mpi_fail_the_ring),
         cmocka_unit_test(a_rank_that_a_ring_goes_on_without_is_missed_if_it_never_came),
         cmocka_unit_test(a_spawned_job_that_never_came_fails_the_ring),
+        cmocka_unit_test(a_rank_that_does_not_exist_spawns_nothing),
         cmocka_unit_test(a_traceback_of_an_mpi_rank_starts_the_wait_for_the_hint),
     };
 
