@@ -154,13 +154,17 @@ static void reap(struct fbr_http *h)
 {
     struct fbr_http_call *c, *next;
     CURLMsg *m;
-    bool again;
+    bool again, blind;
     int left;
 
     if (h->inside)
         return;
+    blind = h->blind;
+    h->blind = false;
     DL_FOREACH_SAFE(h->calls, c, next) {
-        if (c->state == FBR_HTTP_ENDED) {
+        if (c->state == FBR_HTTP_RUNNING && blind) {
+            on_done(c, CURLE_OUT_OF_MEMORY);
+        } else if (c->state == FBR_HTTP_ENDED) {
             DL_DELETE(h->calls, c);
             if (!c->r.data && c->easy)
                 h->running--;
@@ -239,14 +243,14 @@ static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *user, 
     }
     if (!s) {
         s = calloc(1, sizeof(*s));
-        if (!s)
-            return -1;
+        if (!s || uv_poll_init(fbr_loop_uv(h->loop), &s->poll, fd) < 0) {
+            free(s);
+            h->blind = true; /* libcurl does not survive an error here: reap() fails the requests */
+            fbr_timer_start(&h->later, 0, 0);
+            return 0;
+        }
         s->h = h;
         s->fd = fd;
-        if (uv_poll_init(fbr_loop_uv(h->loop), &s->poll, fd) < 0) {
-            free(s);
-            return -1;
-        }
         s->poll.data = s;
         curl_multi_assign(h->multi, fd, s);
     }

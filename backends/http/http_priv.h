@@ -37,8 +37,9 @@ struct fbr_http {
     /* timer: libcurl's; later: ours, for repetitions and the requests of callbacks */
     struct fbr_timer timer, later;
     struct fbr_http_call *calls;
-    unsigned running;          /* streams not counted */
-    int inside;                /* depth of calls inside libcurl */
+    unsigned running; /* streams not counted */
+    int inside;       /* depth of calls inside libcurl */
+    bool blind;       /* a socket that libcurl waits for is not watched, for lack of memory */
     struct fbr_http_options o; /* with copies of its texts */
     char connect_to[512];
     struct curl_slist connect_to_list; /* for connect_to, while requests run */

@@ -27,6 +27,16 @@
 #include "tests/support/http_bench.h"
 #include "tests/support/sync.h"
 
+/* Memory of this thread. */
+static _Thread_local unsigned to_refuse; /* the number of the request; 0: none */
+
+static bool refuse(void)
+{
+    return to_refuse && --to_refuse == 0;
+}
+
+#include "tests/support/wrapped_malloc.h"
+
 /* ---- Answers ---- */
 
 static void test_an_answer_has_status_and_body(void **state)
@@ -365,6 +375,33 @@ static void test_so_many_at_once(void **state)
     assert_int_equal(http_server_most(b->server), PARALLEL + 1);
     sem_come(&stream.done);
     fbr_buf_fini(&stream.stream);
+}
+
+static int send_and_lack(void *arg)
+{
+    int rc = got_send_it(arg);
+
+    to_refuse = 1; /* what the loop needs to watch the socket */
+    return rc;
+}
+
+/* The stream does not keep the request from being repeated. */
+static void test_a_request_whose_socket_lacks_memory_is_repeated(void **state)
+{
+    struct bench *b = *state;
+    struct got g, stream;
+
+    got_stream(&stream, b, "/stream");
+    got_send(&stream);
+    sem_come(&stream.more);
+    got_init(&g, b, "GET", "/echo");
+    g.r.patience_ms = 60000;
+    assert_int_equal(fbr_loop_call(b->loop, send_and_lack, &g), 0);
+    sem_come(&g.done);
+    sem_post(&b->stage.go);
+    sem_come(&stream.done);
+    fbr_buf_fini(&stream.stream);
+    assert_int_equal(g.status, 200);
 }
 
 /* Returns the descriptor of the client's connection to a server at that path. */
@@ -760,6 +797,7 @@ int main(void)
         PLAIN(test_each_attempt_has_its_token),
         PLAIN(test_a_name_and_a_password_are_told),
         PLAIN(test_so_many_at_once),
+        PLAIN(test_a_request_whose_socket_lacks_memory_is_repeated),
         PLAIN(test_programs_that_are_started_get_no_connection),
         PLAIN(test_a_look_up_of_a_name_is_not_waited_for),
         PLAIN(test_now_answers_before_it_returns),
