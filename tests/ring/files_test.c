@@ -18,13 +18,13 @@
 
 /* A ring on one host; its own jobs and one that it has spawned. */
 struct world {
-    struct fbr_runtime rt;
     struct fiber_ring ring;
     struct ring_job own, again, spawned;
     struct ring_rank ranks[3][RANKS];
     char dir[64], pattern[128];
 };
 
+static struct fbr_runtime rt; /* its output is never freed */
 static const uint32_t first[] = {0, RANKS}, agents[] = {0};
 static const char *const hosts[] = {"here"};
 
@@ -48,15 +48,26 @@ static void on_room(void *user)
 {
 }
 
+static int open_output(void **state)
+{
+    assert_int_equal(fbr_loop_open(&rt.loop, NULL), 0);
+    return fbr_output_open(&rt.output, rt.loop, on_room, NULL);
+}
+
+static int close_output(void **state)
+{
+    fbr_output_stop(rt.output);
+    fbr_loop_close(rt.loop);
+    return 0;
+}
+
 /* A ring whose output goes to files of this pattern below a new directory. */
 static void set_up(struct world *w, const char *pattern)
 {
     memset(w, 0, sizeof(*w));
     temp_dir_make(w->dir);
     snprintf(w->pattern, sizeof(w->pattern), "%s/%s", w->dir, pattern);
-    assert_int_equal(fbr_loop_open(&w->rt.loop, NULL), 0);
-    assert_int_equal(fbr_output_open(&w->rt.output, w->rt.loop, on_room, NULL), 0);
-    w->ring.rt = &w->rt;
+    w->ring.rt = &rt;
     w->ring.size = RANKS;
     w->ring.options.output_dir = w->pattern;
     w->ring.output_pattern = true;
@@ -69,15 +80,14 @@ static void tear_down(struct world *w)
 
     DL_FOREACH(w->ring.jobs, j)
         fbr_ring_files_over(j);
-    fbr_output_stop(w->rt.output);
-    fbr_loop_close(w->rt.loop);
+    fbr_output_drain(rt.output);
     temp_dir_remove(w->dir);
 }
 
 static void put(struct ring_job *j, uint32_t rank, int stream, const char *text)
 {
     fbr_ring_file_put(j, rank, stream, "", text, strlen(text));
-    fbr_output_drain(j->ring->rt->output);
+    fbr_output_drain(rt.output);
 }
 
 static void assert_file(const struct world *w, const char *name, const char *want)
@@ -176,5 +186,5 @@ int main(void)
         cmocka_unit_test(spawned_ranks_do_not_empty_a_file_that_others_write),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_output, close_output);
 }
