@@ -128,18 +128,23 @@ static void uncount(struct fbr_queue_engine *e, const struct item *item)
     fbr_held_release(e->account, cost_of(item->far, item->len));
 }
 
+/* Puts a message that goes to the mark before those that came after the mark. */
+static void enqueue_earlier(struct fbr_queue_engine *e, struct item item)
+{
+    struct item_ring one = {&item, 1, 0, 1};
+
+    item.order = e->earlier++;
+    ring_merge(&e->queue, &one, 1);
+}
+
 /* The caller has made room in the ring. */
 static void enqueue(struct fbr_queue_engine *e, uint64_t peer, uint64_t call, void *data,
                     size_t len)
 {
-    bool earlier = call >= FBR_QUEUE_EARLIER;
-    struct item item = {data, len, earlier ? e->earlier++ : e->order++, peer != 0};
-    struct item_ring one = {&item, 1, 0, 1};
-
-    if (earlier)
-        ring_merge(&e->queue, &one, 1);
+    if (call >= FBR_QUEUE_EARLIER)
+        enqueue_earlier(e, (struct item){data, len, 0, peer != 0});
     else
-        ring_push(&e->queue, item);
+        ring_push(&e->queue, (struct item){data, len, e->order++, peer != 0});
     e->bytes += len;
     e->unfinished++;
     e->done = false; /* when a message that was here already comes after the shut */
