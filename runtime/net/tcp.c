@@ -305,17 +305,6 @@ int fbr_loopback_owner(int fd, uid_t *uid)
     return rc;
 }
 
-int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from)
-{
-    uid_t uid = 0;
-    int rc;
-
-    if (!is_loopback(from))
-        return 0;
-    rc = fbr_loopback_owner(fd, &uid);
-    return rc < 0 ? rc : uid == geteuid() ? 0 : -EPERM;
-}
-
 /* Reports at most one line a second: any user of the host can be refused thousands of times a
  * second. */
 static void report_refused(int fd, uid_t uid, struct fbr_refusals *r)
@@ -347,7 +336,13 @@ int fbr_loopback_check(int fd, struct fbr_refusals *r)
         fbr_debug("refused a connection of this host: cannot find its owner: %s", fbr_strerror(rc));
     } else if (uid != geteuid()) {
         rc = -EPERM;
-        report_refused(fd, uid, r);
+        if (r)
+            report_refused(fd, uid, r);
     }
     return rc;
+}
+
+int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from)
+{
+    return is_loopback(from) ? fbr_loopback_check(fd, NULL) : 0;
 }

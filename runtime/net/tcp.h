@@ -36,16 +36,14 @@ void fbr_tcp_patience(int fd, uint64_t ms);
  * host. -ENOENT: not found. -ENOTCONN: the other end is closed already, and its user is unknown, so
  * do not read its bytes. */
 int fbr_loopback_owner(int fd, uid_t *uid);
-/* Checks the user of a caller on a loopback port, which any user of this host can call. 0: the
- * caller has our user id, or is on another host. -EPERM: another user; or an error of the above,
- * after which the call must be refused. */
-int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from);
-
 /* The refusals of a loopback listener; zeros at first. */
 struct fbr_refusals {
     uint64_t said_ms; /* when one was last reported; `unsaid` came after it */
     unsigned unsaid;
 };
 /* Checks the user at the other end of fd, an accepted connection within this host. 0: our own.
- * -EPERM: another user, which it reports; or an error of fbr_loopback_owner(). */
+ * -EPERM: another user, which it reports unless r is NULL; or an error of fbr_loopback_owner(),
+ * after which the call must be refused, too. */
 int fbr_loopback_check(int fd, struct fbr_refusals *r);
+/* The same, without a report, for a caller that may be on another host: 0 then, too. */
+int fbr_tcp_check_owner(int fd, const struct sockaddr_storage *from);
