@@ -544,6 +544,17 @@ static void a_ticket_that_is_not_written_is_an_error(void **state)
     assert_string_equal(told(), "");
 }
 
+/* What the start command of a job waits for. */
+static int open_gate(void)
+{
+    int gate;
+
+    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
+    gate = open(path_in(m.dir, "gate"), O_RDWR);
+    assert_true(gate >= 0);
+    return gate;
+}
+
 /* As many as may be started at once read a gate; the others wait in the backend. */
 static void no_more_start_at_once_than_is_allowed(void **state)
 {
@@ -551,9 +562,7 @@ static void no_more_start_at_once_than_is_allowed(void **state)
     int gate;
 
     assert_int_equal(open_with("starts = 1\n"), 0);
-    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
-    gate = open(path_in(m.dir, "gate"), O_RDWR);
-    assert_true(gate >= 0);
+    gate = open_gate();
     start(&jobs[0], "a");
     start(&jobs[1], "b");
     start(&jobs[2], "c");
@@ -586,9 +595,7 @@ static void a_job_that_waits_for_its_start_outlives_other_signals(void **state)
     int gate;
 
     assert_int_equal(open_with("kind = attached\nstarts = 1\n"), 0);
-    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
-    gate = open(path_in(m.dir, "gate"), O_RDWR);
-    assert_true(gate >= 0);
+    gate = open_gate();
     start(&jobs[0], "a");
     start(&jobs[1], "b");
     is_told("submit a", 1);
@@ -644,8 +651,7 @@ static void one_that_has_no_id_yet_is_cancelled_when_it_has(void **state)
     int gate;
 
     assert_int_equal(open_with(""), 0);
-    assert_int_equal(mkfifo(path_in(m.dir, "gate"), 0600), 0);
-    gate = open(path_in(m.dir, "gate"), O_RDWR);
+    gate = open_gate();
     put("states", "a CA\n");
     start(&a, "a");
     is_told("submit a", 1);

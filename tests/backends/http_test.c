@@ -563,16 +563,21 @@ static void test_a_certificate_is_checked(void **state)
     assert_string_equal(g.body, "no");
 }
 
-static void test_a_client_shows_its_certificate(void **state)
+static void use_certificates(struct bench *b)
 {
-    struct bench *b = *state;
-    struct got g;
-
     b->o.ca = http_server_ca(b->server);
     b->o.cert = http_server_cert(b->server);
     b->o.key = http_server_key(b->server);
     b->o.server_name = "engine.test";
     bench_reopen(b);
+}
+
+static void test_a_client_shows_its_certificate(void **state)
+{
+    struct bench *b = *state;
+    struct got g;
+
+    use_certificates(b);
     got_init(&g, b, "GET", "/certified");
     got_ask(&g);
     assert_string_equal(g.body, "yes");
@@ -588,11 +593,7 @@ static void test_an_answer_that_breaks_off_is_not_about_the_certificate(void **s
     struct bench *b = *state;
     struct got g;
 
-    b->o.ca = http_server_ca(b->server);
-    b->o.cert = http_server_cert(b->server);
-    b->o.key = http_server_key(b->server);
-    b->o.server_name = "engine.test";
-    bench_reopen(b);
+    use_certificates(b);
     b->stage.raw = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf";
     b->stage.fails = 1;
     got_init(&g, b, "GET", "/breaks");

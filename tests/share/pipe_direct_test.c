@@ -86,6 +86,15 @@ static void test_bursts_of_all_sizes_stay_in_order(void **state)
     free(data);
 }
 
+/* In a child: sends back the numbers of so many rounds that the pipe has its stream. */
+static void answer_rounds(struct fiber_pipe *p)
+{
+    int rc;
+
+    for (uint64_t i = 0; i < ROUNDS; i++)
+        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+}
+
 /* ---- Deaths and freezes ---- */
 
 static int flood(const void *arg, size_t len)
@@ -93,11 +102,9 @@ static int flood(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_pipe *p = connect_end(&o->end);
     char *data = malloc(o->size);
-    int rc;
 
     CHECK(data);
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     for (uint64_t i = 0;; i++) {
         fill(data, o->size, i);
         CHECK(fiber_pipe_send(p, data, o->size, -1) == 0);
@@ -203,8 +210,7 @@ static int talk_and_send(const void *arg, size_t len)
     struct fiber_queue *report = connect_queue(&o->report);
     int rc;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(send_number(p, i) == 0);
     CHECK(put_number(report, 1) == 0 && fiber_queue_flush(report, -1) == 0);
@@ -251,8 +257,7 @@ static int talk_and_pass_on(const void *arg, size_t len)
     struct fiber_process *child;
     int rc, code;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     CHECK(get_number(go, LONG_MS, &rc) == 1); /* they are in the stream to us */
     CHECK(fiber_process_start(&child, expect_all, o, sizeof(*o), NULL) == 0);
     CHECK(fiber_process_join(child, LONG_MS) == 0);
@@ -327,8 +332,7 @@ static int talk_and_give_away(const void *arg, size_t len)
     struct fiber_process *child;
     int rc, code;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     CHECK(get_number(go, LONG_MS, &rc) == 1);
     CHECK(fiber_process_start(&child, expect_filled, o, sizeof(*o), NULL) == 0);
     CHECK(fiber_process_join(child, LONG_MS) == 0);
@@ -376,8 +380,7 @@ static int echo_by_fd(const void *arg, size_t len)
     struct fiber_bytes b;
     int fd, rc;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     fd = fiber_pipe_fd(p);
     CHECK(fd >= 0);
     for (;;) {
@@ -429,10 +432,8 @@ static int talk_and_fill(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_pipe *p = connect_end(&o->end);
     struct fiber_queue *report = connect_queue(&o->report);
-    int rc;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     for (uint64_t i = 0; i < o->count; i++) {
         fill(data, sizeof(data), i);
         CHECK(fiber_pipe_send(p, data, sizeof(data), LONG_MS) == 0);
@@ -473,10 +474,8 @@ static int talk_send_and_close(const void *arg, size_t len)
     const struct order *o = arg;
     struct fiber_pipe *p = connect_end(&o->end);
     struct fiber_queue *report = connect_queue(&o->report);
-    int rc;
 
-    for (uint64_t i = 0; i < ROUNDS; i++)
-        CHECK(recv_number(p, &rc) == i && send_number(p, i) == 0);
+    answer_rounds(p);
     for (uint64_t i = 0; i < o->count; i++)
         CHECK(send_number(p, i) == 0);
     fiber_pipe_close(p); /* returns once the owner knows */
