@@ -25,6 +25,7 @@ import gymnasium
 from stable_baselines3 import PPO
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecFrameStack, subproc_vec_env
 
 warnings.filterwarnings("ignore")
@@ -63,6 +64,7 @@ def train(name, module, args):
     envs = VecFrameStack(subproc_vec_env.SubprocVecEnv([make_env] * args.envs, "spawn"), 4)
     steps = 64
     model = PPO("CnnPolicy", envs, n_steps=steps, batch_size=min(256, steps * args.envs), n_epochs=2, seed=1, device="cpu")
+    model.set_logger(Logger(None, []))  # the usual one leaves an empty folder in /tmp each time
     model.learn(steps * args.envs)  # until all is loaded and warm
     began, before = time.monotonic(), model.num_timesteps
     model.learn(args.frames // SKIP, Progress(name, args.frames), reset_num_timesteps=False)
