@@ -83,11 +83,9 @@ static int begin_call(struct client_lane *l, struct call_wait *w, enum fbr_chann
         uint64_t call;
         uint32_t poll, zero;
     } body = {++l->last_call, poll, 0};
-    int rc = fbr_client_notify(l, op, &body, sizeof(body));
 
-    if (rc == 0)
-        fbr_client_call_begin(l, w, op, body.call);
-    return rc;
+    fbr_client_call_begin(l, w, op, body.call);
+    return fbr_client_notify(l, op, &body, sizeof(body));
 }
 
 static int wait_call(struct client_lane *l, const struct call_wait *w, uint64_t deadline)
@@ -107,9 +105,10 @@ static int64_t call_owner(struct client_lane *l, enum fbr_channel_op op, bool po
     struct call_wait w;
     int rc;
 
-    if ((rc = fbr_client_flush_out(l, false)) < 0 || (rc = begin_call(l, &w, op, poll)) < 0)
+    if ((rc = fbr_client_flush_out(l, false)) < 0)
         return rc;
-    rc = wait_call(l, &w, deadline);
+    if (!(rc = begin_call(l, &w, op, poll)))
+        rc = wait_call(l, &w, deadline);
     LL_DELETE(l->calls, &w);
     return rc < 0 ? rc : w.result;
 }
