@@ -380,10 +380,12 @@ static void a_secret_goes_with_its_last_job(void **state)
     struct bench *b = *state;
 
     for (int i = 1; i < 4; i++) {
+        const char word[] = {'-', 't', (char)('0' + i), '\0'};
+
         run_job(b);
         assert_true(comes_to(b, &b->removed, i));
         assert_int_equal(b->secrets, i);
-        assert_non_null(strstr(b->secret, (char[]){'-', 't', (char)('0' + i), '\0'}));
+        assert_non_null(strstr(b->secret, word));
     }
 }
 

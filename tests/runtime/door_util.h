@@ -16,7 +16,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof((list)[0]))
 
-static const uint8_t secret_of_good[FBR_KEY_SIZE] = "a secret that both ends know ...";
+static const uint8_t secret_of_good[FBR_KEY_SIZE] = "a secret that both ends know ..";
 
 static struct fbr_listener *listener;
 static char dir[64], url[FBR_URL_MAX];

@@ -92,7 +92,7 @@ static int send_signal(void *user, int rank, int sig)
     return rank > 1 ? -ESRCH : 0;
 }
 
-static int stop(void *user)
+static int stop_run(void *user)
 {
     run.stops++;
     return 0;
@@ -108,10 +108,10 @@ static const struct fbr_run_control_ops ops = {.facts = facts,
                                                .stats = stats,
                                                .look = look,
                                                .signal = send_signal,
-                                               .stop = stop,
+                                               .stop = stop_run,
                                                .scale = scale};
 static const struct fbr_run_control_ops fixed = {
-    .facts = facts, .stats = stats, .look = look, .signal = send_signal, .stop = stop};
+    .facts = facts, .stats = stats, .look = look, .signal = send_signal, .stop = stop_run};
 
 /* ---- On the loop thread ---- */
 

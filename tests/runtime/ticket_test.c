@@ -27,7 +27,7 @@ static const struct fbr_join example = {
     .name = "process-7",
     .root = "/tmp/fiber-1-abcdef",
     .me = {FBR_CALLER_JOB, 0x1234567890abcdef, 3},
-    .secret = "a secret of thirty-two bytes ...",
+    .secret = "a secret of thirty-two bytes ..",
 };
 
 static void write_ticket(struct fbr_buf *b)

@@ -19,7 +19,7 @@ static void wait_for_stop(struct fiber_process *p)
     assert_int_equal(waitid(P_PID, (id_t)fiber_process_pid(p), &info, WSTOPPED | WNOWAIT), 0);
 }
 
-static void stop(struct fiber_process *p)
+static void freeze(struct fiber_process *p)
 {
     assert_int_equal(kill((pid_t)fiber_process_pid(p), SIGSTOP), 0);
     wait_for_stop(p);
@@ -74,7 +74,7 @@ static struct fiber_process *freeze_one(struct fiber_queue *q)
     o.count = TAKEN;
     p = start(take_some, &o, sizeof(o));
     expect_number(report, TAKEN);
-    stop(p);
+    freeze(p);
     fiber_queue_close(report);
     return p;
 }
@@ -170,7 +170,7 @@ static void test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone
     p[0] = start(pass_some, &first, sizeof(first));
     must(put_number(q, 0));
     expect_number(reports[0], 0);
-    stop(p[0]);
+    freeze(p[0]);
     must(put_number(q, 1));
     second.count = 1;
     p[1] = start(pass_some, &second, sizeof(second));
@@ -376,7 +376,7 @@ static void test_what_was_put_before_the_end_waits_for_a_stopped_owner(void **st
         putters[i] = start(put_when_told, &o, sizeof(o));
         get_address(report, &a[i]);
     }
-    stop(owner);
+    freeze(owner);
     for (int i = 0; i < 2; i++) {
         must(fiber_queue_connect(&go, &a[i]));
         must(put_number(go, 1));
@@ -406,7 +406,7 @@ static void test_close_waits_once_for_a_stopped_owner(void **state)
     owner = start(own_and_sum, &o, sizeof(o));
     get_address(report, &a);
     must(fiber_queue_connect(&q, &a));
-    stop(owner);
+    freeze(owner);
     must(put_number(q, 1));
     took = now_ms();
     fiber_queue_close(q);

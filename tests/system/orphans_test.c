@@ -42,7 +42,7 @@ static int be_busy(const void *gate, size_t len)
         return 1;
     if (gate_notify(gate, &me, sizeof(me)) < 0)
         return 1;
-    for (volatile uint64_t n = 0;; n++)
+    for (;;)
         continue;
 }
 

@@ -252,7 +252,7 @@ static void expect_of_master(struct master *m)
     gate_close(&m->go_on);
 }
 
-static void stop(struct master *m)
+static void stop_master(struct master *m)
 {
     int status;
 
@@ -302,7 +302,7 @@ static void test_masters_that_were_stopped(void **state)
     for (size_t i = 0; i < COUNT(all); i++) {
         start_master(&all[i]);
         if (all[i].stall_ms)
-            stop(&all[i]); /* in the middle of its work */
+            stop_master(&all[i]); /* in the middle of its work */
     }
     let_go_on(all, COUNT(all), SHORT);
     let_go_on(all, COUNT(all), LONG);
