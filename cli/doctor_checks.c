@@ -300,7 +300,7 @@ static void check_open_mpi(struct doctor *d)
                       "apt install libpmix2, or build Fiber with libpmix-dev", "%s", missing);
     else
         doctor_report(d, "PMIx server", DOCTOR_GOOD, "",
-                      "libpmix is installed: Open MPI 4 and 5 can start");
+                      "libpmix is installed: Open MPI can start");
     if (rc == 0 && strstr(line, "Open MPI"))
         doctor_report(d, "Open MPI", DOCTOR_GOOD, "", "%s", line);
     else if (rc == -ETIMEDOUT)
