@@ -4,7 +4,8 @@
  *     WATCHING   GET with watch=1 from the list's end   -> WATCHING when the server ends it or is
  *                                                       silent, LISTING after a 410 or after three
  *                                                       immediate ends in a row, RESTING when the
- *                                                       server is away
+ *                                                       server is away, or before a LISTING when
+ *                                                       the watch has ended at once
  *     RESTING    a growing random pause                 -> the state before the pause
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -202,7 +203,8 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
         w->rests = 0;
     if (a->status == 410 || w->expired || (a->status == 200 && w->at_once >= AT_ONCE_TIMES)) {
         w->list = true;
-        if (w->at_once >= AT_ONCE_TIMES)
+        w->rests = 0; /* the server is back */
+        if (at_once)
             rest(w);
         else
             go_on(w);

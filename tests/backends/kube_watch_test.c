@@ -44,6 +44,7 @@ struct bench {
     struct fbr_kube_watch *watch;
     sem_t last;
     char told[256], wrong[600];
+    uint64_t last_ms, before_ms; /* when the last request came, and the one before it */
 };
 
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
@@ -56,6 +57,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
                  s->asks);
     if (q->number == b->late)
         let_time_pass(1200);
+    b->before_ms = b->last_ms;
+    b->last_ms = fbr_now_ms();
     if (s->status)
         return http_say(p, s->status, "", s->body);
     sem_post(&b->last);
@@ -119,7 +122,8 @@ static int tear_down(void *arg)
     return 0;
 }
 
-static void play_late(const struct step *steps, int late, const char *want)
+/* Returns the ms before the last request. */
+static uint64_t play_late(const struct step *steps, int late, const char *want)
 {
     struct bench b = {.steps = steps, .late = late};
     struct timespec until;
@@ -139,11 +143,12 @@ static void play_late(const struct step *steps, int late, const char *want)
     sem_destroy(&b.last);
     assert_string_equal(b.wrong, "");
     assert_string_equal(b.told, want);
+    return b.last_ms - b.before_ms;
 }
 
-static void play(const struct step *steps, const char *want)
+static uint64_t play(const struct step *steps, const char *want)
 {
-    play_late(steps, 0, want);
+    return play_late(steps, 0, want);
 }
 
 static void a_watch_goes_on_where_it_was(void **state)
@@ -191,6 +196,27 @@ static void a_version_that_is_too_old_is_listed_again(void **state)
 
     play(in_the_stream, "L+al+aLl");
     play(as_a_status, "L+alL+al");
+}
+
+/* The pauses of a server that was away do not count once it answers, but a server that forgets each version at once is
+ * not asked without a pause. */
+static void a_version_that_is_forgotten_at_once_is_listed_soon(void **state)
+{
+    static const struct step after_failures[] = {
+        {"limit=", 200, LIST("", "10", "")}, {"resourceVersion=10", 503, "{}"},
+        {"resourceVersion=10", 503, "{}"},   {"resourceVersion=10", 503, "{}"},
+        {"resourceVersion=10", 410, "{}"},   {"limit=", 0, ""},
+    };
+    static const struct step always[] = {
+        {"limit=", 200, LIST("", "10", "")},
+        {"resourceVersion=10", 410, "{}"},
+        {"limit=", 200, LIST("", "10", "")},
+        {"resourceVersion=10", 410, "{}"},
+        {"limit=", 0, ""},
+    };
+
+    assert_in_range(play(after_failures, "LlL"), 0, 950);
+    assert_in_range(play(always, "LlLlL"), 100, 60000);
 }
 
 static void pages_that_are_too_old_begin_again(void **state)
@@ -277,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_watch_goes_on_where_it_was),
         cmocka_unit_test(a_list_comes_in_pages),
         cmocka_unit_test(a_version_that_is_too_old_is_listed_again),
+        cmocka_unit_test(a_version_that_is_forgotten_at_once_is_listed_soon),
         cmocka_unit_test(pages_that_are_too_old_begin_again),
         cmocka_unit_test(a_list_that_is_too_old_or_refused_for_now_is_asked_for_again),
         cmocka_unit_test(streams_that_end_at_once_are_listed_again),
