@@ -13,7 +13,6 @@
 
 #include "backends/image/bundle.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -29,6 +28,12 @@
 
 /* ---- Names ---- */
 
+/* isalnum() depends on the program's locale. */
+static bool is_alnum(char c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+}
+
 void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
 {
     char tail[48], number[24], name[FBR_KUBE_NAME];
@@ -42,11 +47,8 @@ void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
     snprintf(tail, sizeof(tail), "%s", number);
     if (job->epoch)
         snprintf(tail + ends, sizeof(tail) - ends, "-e%llu", (unsigned long long)job->epoch);
-    for (size_t i = 0; i < len && n < sizeof(name) - 1; i++) {
-        unsigned char c = (unsigned char)job->name[i];
-
-        name[n++] = isalnum(c) ? (char)tolower(c) : '-';
-    }
+    for (size_t i = 0; i < len && n < sizeof(name) - 1; i++)
+        name[n++] = is_alnum(job->name[i]) ? job->name[i] | 0x20 : '-'; /* a small letter */
     name[n] = '\0';
     ends = FBR_KUBE_NAME - 1 - (6 + RUN_CHARS + 1) - strlen(tail);
     snprintf(out, FBR_KUBE_NAME, "fiber-%.*s-%.*s%s", RUN_CHARS, job->run_uid, (int)ends, name,
@@ -58,12 +60,12 @@ void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text)
     size_t n = 0;
 
     for (; *text && n < FBR_KUBE_NAME - 1; text++) {
-        bool good = isalnum((unsigned char)*text) || (strchr("-_.", *text) && n);
+        bool good = is_alnum(*text) || (strchr("-_.", *text) && n);
 
         if (good || n)
             out[n++] = good ? *text : '-';
     }
-    while (n && !isalnum((unsigned char)out[n - 1]))
+    while (n && !is_alnum(out[n - 1]))
         n--;
     out[n] = '\0';
 }

@@ -1,6 +1,7 @@
 /* kube_pod_test.c - the objects that are sent to a cluster, templates over them, and the lines of logs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,6 +96,31 @@ static void names_are_fixed_and_fit(void **state)
     fbr_kube_pod_name(name, &job);
     assert_int_equal(strlen(name), FBR_KUBE_NAME - 1);
     assert_non_null(strstr(name, "-18446744073709551615-e18446744073709551615"));
+}
+
+/* In Turkish the small letter of I is not i, and in an 8-bit locale other bytes are letters, too. Python sets the user's
+ * locale. */
+static void names_do_not_depend_on_the_locale(void **state)
+{
+    const struct fbr_job job = job_named("IN\xfdIT-1", 1);
+    char folder[] = "/tmp/fiber-locale-XXXXXX", command[200], name[FBR_KUBE_NAME];
+    bool turkish;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof(command),
+             "localedef -c -i tr_TR -f ISO-8859-9 %s/tr_TR.ISO-8859-9 2>/dev/null", folder);
+    turkish = system(command) == 0;
+    setenv("LOCPATH", folder, 1);
+    turkish = turkish && setlocale(LC_ALL, "tr_TR.ISO-8859-9");
+    fbr_kube_pod_name(name, &job);
+    setlocale(LC_ALL, "C");
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    if (!turkish) {
+        print_message("skipped: localedef cannot make the locale tr_TR here\n");
+        skip();
+    }
+    assert_string_equal(name, "fiber-01234567-in-it-1");
 }
 
 static const char *variable(const struct json_t *pod, const char *name)
@@ -756,6 +782,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_fixed_and_fit),
+        cmocka_unit_test(names_do_not_depend_on_the_locale),
         cmocka_unit_test(pods_that_are_to_be_apart_share_no_host),
         cmocka_unit_test(a_master_has_an_account_and_knows_its_pod),
         cmocka_unit_test(an_account_that_is_no_text_is_left_to_the_server),
