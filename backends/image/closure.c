@@ -550,12 +550,14 @@ int fbr_closure_add_directory(struct fbr_closure *c, const char *path, unsigned 
     char above[PATH_MAX] = "";
     int rc = 0;
 
-    if (path[0] != '/' || strlen(path) >= sizeof(above) || strstr(path, "/.."))
+    if (path[0] != '/' || strlen(path) >= sizeof(above))
         return fbr_fail(err, -EINVAL, "%.512s is not an absolute path", path);
     for (const char *name = path; *name && rc == 0; name += strcspn(name, "/")) {
         name += strspn(name, "/");
         if (!*name)
             break;
+        if (!strncmp(name, "..", 2) && strcspn(name, "/") == 2)
+            return fbr_fail(err, -EINVAL, "%.512s: use a path without \"..\"", path);
         snprintf(part, sizeof(part), "%s/%.*s", above, (int)strcspn(name, "/"), name);
         /* a link on this machine (usr-merged, for instance) counts */
         if (walk_to(c, part, &at) == 0)

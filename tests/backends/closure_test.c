@@ -640,9 +640,12 @@ static void test_a_directory_is_made_with_those_above_it(void **state)
     assert_int_equal(fbr_closure_add_directory(c, "/", 01777, &err), 0);
     assert_null(find(c, "/"));
     assert_null(find(c, ""));
+    assert_int_equal(fbr_closure_add_directory(c, "/..data/...", 0755, &err), 0);
+    assert_non_null(find(c, "/..data/..."));
     assert_int_equal(fbr_closure_add_directory(c, in_root("/file/x"), 0755, &err), -ENOTDIR);
     assert_int_equal(fbr_closure_add_directory(c, "here", 0755, &err), -EINVAL);
     assert_int_equal(fbr_closure_add_directory(c, "/a/../b", 0755, &err), -EINVAL);
+    assert_int_equal(fbr_closure_add_directory(c, "/a/..", 0755, &err), -EINVAL);
     fbr_closure_free(c);
 }
 
