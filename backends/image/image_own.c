@@ -30,10 +30,11 @@ char *fbr_image_library_path(void)
 
     if (!path || !*path || !getcwd(here, sizeof(here)))
         return NULL;
-    for (const char *at = path; *at; at += strcspn(at, ":;"), at += *at != '\0') {
+    for (const char *at = path, *end; at; at = *end ? end + 1 : NULL) {
         int len = (int)strcspn(at, ":;");
         bool absolute = *at == '/';
 
+        end = at + len;
         fbr_putf(&whole, "%s%s%s%.*s", whole.len ? ":" : "", absolute ? "" : here,
                  absolute || !len ? "" : "/", len, at);
     }

@@ -441,6 +441,34 @@ static void test_a_reader_that_goes_away_and_a_full_disk_are_errors(void **state
     fbr_image_close(i);
 }
 
+/* ---- This process ---- */
+
+/* As for the loader, an empty word is the working directory, also the last one. Here it is written as '.'. */
+static void test_the_library_path_has_absolute_directories(void **state)
+{
+    static const char *const paths[][2] = {
+        {"/a:b", "/a:./b"}, {"/a:", "/a:."}, {":/a;", ".:/a:."}, {"/a", "/a"}, {"", ""}};
+    char here[PATH_MAX];
+
+    assert_non_null(getcwd(here, sizeof(here)));
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        const char *want = paths[i][1], *at;
+        char *got;
+
+        setenv("LD_LIBRARY_PATH", paths[i][0], 1);
+        got = fbr_image_library_path();
+        for (at = got ? got : ""; *want; want++) {
+            size_t n = *want == '.' ? strlen(here) : 1;
+
+            assert_memory_equal(at, *want == '.' ? here : want, n);
+            at += n;
+        }
+        assert_string_equal(at, "");
+        free(got);
+    }
+    unsetenv("LD_LIBRARY_PATH");
+}
+
 static void test_what_cannot_be_planned(void **state)
 {
     const char *files[] = {in_root("/train"), NULL}, *none[] = {in_root("/none"), NULL};
@@ -478,6 +506,7 @@ int main(void)
         CASE(test_a_file_that_changes_meanwhile_is_told),
         CASE(test_a_log_may_grow_meanwhile),
         CASE(test_a_reader_that_goes_away_and_a_full_disk_are_errors),
+        cmocka_unit_test(test_the_library_path_has_absolute_directories),
         CASE(test_what_cannot_be_planned),
     };
 
