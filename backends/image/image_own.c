@@ -122,8 +122,10 @@ static int add_env(struct lists *l)
 static int fill_lists(struct lists *l, const struct fbr_config *config, struct fbr_error *err)
 {
     char program[PATH_MAX];
+    int rc = fbr_spawn_own_path(program, sizeof(program), err);
 
-    fbr_spawn_own_path(program, sizeof(program), NULL);
+    if (rc < 0)
+        return rc;
     if (fbr_args_addf(&l->files, "%s", program) < 0 || add_env(l) < 0)
         return fbr_fail(err, -ENOMEM, "out of memory");
     return add_words(l, config, err);
