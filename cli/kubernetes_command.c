@@ -128,12 +128,16 @@ static void put_user(int user)
                user ? "true" : "false");
 }
 
-static void put_variable(const char *variable)
+/* Cuts a NAME=VALUE at its '='. */
+static void put_variable(char *variable)
 {
-    const char *value = variable + strcspn(variable, "=");
+    char *value = strchr(variable, '=');
 
-    printf("            - {name: \"%.*s\", value: ", (int)(value - variable), variable);
-    put_quoted(value + (*value == '='), true);
+    *value++ = '\0';
+    fputs("            - {name: ", stdout);
+    put_quoted(variable, false);
+    fputs(", value: ", stdout);
+    put_quoted(value, true);
     puts("}");
 }
 

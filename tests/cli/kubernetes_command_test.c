@@ -143,11 +143,12 @@ static void a_program_gets_its_variables(void **state)
     const struct said *s;
 
     assert_int_equal(setenv("HERE", "a \"b\" $c", 1), 0);
-    s = command("kubernetes manifest -i x -x HERE -x THERE=1=2 -x NONE= -- p");
+    s = command("kubernetes manifest -i x -x HERE -x THERE=1=2 -x NONE= -x N\"$=1 -- p");
     assert_int_equal(s->code, 0);
     says(s->out, "            - {name: \"HERE\", value: \"a \\\"b\\\" $$c\"}\n"
                  "            - {name: \"THERE\", value: \"1=2\"}\n"
-                 "            - {name: \"NONE\", value: \"\"}\n");
+                 "            - {name: \"NONE\", value: \"\"}\n"
+                 "            - {name: \"N\\\"$\", value: \"1\"}\n");
     unsetenv("HERE");
     refuses("kubernetes manifest -i x -x HERE -- p", 2,
             "-x HERE: there is no such variable here; use -x HERE=VALUE");
