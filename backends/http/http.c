@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <openssl/crypto.h>
 #include <utlist.h>
@@ -46,19 +45,16 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
     return a->status == 500 && !c->h->o.final_500;
 }
 
-/* Between half of the time and all of it, at random, so that many clients do not return at the same
- * moment. Retry-After is added. */
+/* Between half of the time and all of it, by the nanoseconds of the clock, so that many clients do
+ * not return at the same moment. Retry-After is added. */
 static uint64_t pause_of(const struct fbr_http_call *c)
 {
     uint64_t ms = (uint64_t)PAUSE_MS << (c->attempts < 7 ? c->attempts - 1 : 6);
     curl_off_t asked = 0;
-    uint32_t r = 0;
 
     if (ms > PAUSE_MAX_MS)
         ms = PAUSE_MAX_MS;
-    if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
-        r = (uint32_t)fbr_now_ns();
-    ms = ms / 2 + r % (ms / 2 + 1);
+    ms = ms / 2 + fbr_now_ns() % (ms / 2 + 1);
     curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &asked);
     if (asked > INT32_MAX)
         asked = INT32_MAX;

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "backends/http/json.h"
 #include "runtime/base/buf.h"
@@ -56,15 +55,6 @@ static void drop_lines(struct fbr_kube_watch *w)
     w->lines = (struct fbr_json_lines){0};
 }
 
-static unsigned random_below(unsigned n)
-{
-    uint32_t r = 0;
-
-    if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
-        r = (uint32_t)fbr_now_ns();
-    return r % n;
-}
-
 /* The pause is over, or a watch has been silent for too long. */
 static void on_rested(void *arg)
 {
@@ -86,7 +76,7 @@ static void rest(struct fbr_kube_watch *w)
 
     w->rests++;
     ms = ms < REST_MAX_MS ? ms : REST_MAX_MS;
-    fbr_timer_start(&w->rest, ms / 2 + random_below((unsigned)ms / 2 + 1), 0);
+    fbr_timer_start(&w->rest, ms / 2 + fbr_now_ns() % (ms / 2 + 1), 0);
 }
 
 /* ---- The list ---- */
@@ -223,7 +213,7 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
 
 static void watch(struct fbr_kube_watch *w)
 {
-    unsigned seconds = MIN_S + random_below(MAX_S - MIN_S);
+    unsigned seconds = MIN_S + (unsigned)(fbr_now_ns() % (MAX_S - MIN_S));
     char *path = fbr_kube_path(w->api,
                                "pods?labelSelector=%s&watch=1&allowWatchBookmarks=true&"
                                "resourceVersion=%s&timeoutSeconds=%u",
