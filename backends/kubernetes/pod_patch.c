@@ -14,8 +14,6 @@
 #include "backends/kubernetes/pod_state.h"
 #include "runtime/base/config_value.h"
 
-#define MAX_DEPTH 64
-
 /* Returns the member that identifies the items of a list; NULL: the list is replaced as a whole. */
 static const char *key_of(const char *list)
 {
@@ -36,10 +34,8 @@ static const char *key_of(const char *list)
 
 struct merge {
     struct json_t *into;
-    int depth, rc;
+    int rc;
 };
-
-static int merge_object(struct json_t *into, const struct json_t *over, int depth);
 
 static bool same(const struct json_t *a, const struct json_t *b, const char *list, const char *key)
 {
@@ -62,7 +58,7 @@ static bool all_objects(const struct json_t *list)
 }
 
 static int merge_list(struct json_t *into, const struct json_t *over, const char *list,
-                      const char *key, int depth)
+                      const char *key)
 {
     for (size_t i = 0; i < fbr_json_count(over); i++) {
         const struct json_t *item = fbr_json_item(over, i);
@@ -77,7 +73,7 @@ static int merge_list(struct json_t *into, const struct json_t *over, const char
                 return -ENOMEM;
             mine = fbr_json_item(into, fbr_json_count(into) - 1);
         }
-        rc = merge_object(mine, item, depth + 1);
+        rc = fbr_kube_overlay(mine, item);
         if (rc < 0)
             return rc;
     }
@@ -92,27 +88,21 @@ static void merge_member(void *user, const char *key, struct json_t *value)
     if (m->rc < 0)
         return;
     if (key_of(key) && all_objects(mine) && all_objects(value)) {
-        m->rc = merge_list(mine, value, key, key_of(key), m->depth + 1);
+        m->rc = merge_list(mine, value, key, key_of(key));
     } else if (fbr_json_is_object(mine) && fbr_json_is_object(value)) {
-        m->rc = merge_object(mine, value, m->depth + 1);
+        m->rc = fbr_kube_overlay(mine, value);
     } else {
         m->rc = fbr_json_merge_new(m->into, fbr_json_pack("{s:O}", key, value));
     }
 }
 
-static int merge_object(struct json_t *into, const struct json_t *over, int depth)
-{
-    struct merge m = {into, depth, 0};
-
-    if (depth > MAX_DEPTH)
-        return -EINVAL;
-    fbr_json_each(over, merge_member, &m);
-    return m.rc;
-}
-
+/* Recursive; yaml.c limits the nesting of a template. */
 int fbr_kube_overlay(struct json_t *pod, const struct json_t *over)
 {
-    return merge_object(pod, over, 0);
+    struct merge m = {pod, 0};
+
+    fbr_json_each(over, merge_member, &m);
+    return m.rc;
 }
 
 static void check_member(void *user, const char *key, struct json_t *value)
