@@ -182,7 +182,8 @@ void fbr_closure_free(struct fbr_closure *c)
     }
     fbr_args_fini(&c->notes);
     free(c->sorted);
-    closure_dirs_free(c);
+    fbr_args_fini(&c->dirs);
+    free(c->mapped_path);
     free(c);
 }
 
@@ -593,8 +594,8 @@ static int put_users(struct fbr_closure *c)
     gid_t gid = getegid();
     int rc;
 
-    if (uid && getpwuid_r(uid, &user, buffer, sizeof(buffer), &u) != 0)
-        u = NULL;
+    if (uid) /* u stays NULL if the look-up fails */
+        getpwuid_r(uid, &user, buffer, sizeof(buffer), &u);
     snprintf(users, sizeof(users),
              "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:"
              "/usr/sbin/nologin\n");
@@ -602,8 +603,8 @@ static int put_users(struct fbr_closure *c)
         snprintf(users + strlen(users), sizeof(users) - strlen(users),
                  "%s:x:%u:%u:%s:/tmp:/bin/sh\n", u ? u->pw_name : "user", uid, gid,
                  u ? u->pw_name : "user");
-    if (gid && getgrgid_r(gid, &group, buffer, sizeof(buffer), &g) != 0)
-        g = NULL;
+    if (gid)
+        getgrgid_r(gid, &group, buffer, sizeof(buffer), &g);
     snprintf(groups, sizeof(groups), "root:x:0:\nnogroup:x:65534:\n");
     if (gid && gid != 65534)
         snprintf(groups + strlen(groups), sizeof(groups) - strlen(groups), "%s:x:%u:\n",

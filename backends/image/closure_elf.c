@@ -123,19 +123,12 @@ static int read_dirs(struct fbr_closure *c)
 {
     int rc;
 
-    if (c->dirs_read)
+    if (c->dirs.n)
         return 0;
     rc = read_conf(c, c->o.ld_so_conf ? c->o.ld_so_conf : "/etc/ld.so.conf", 0);
     for (size_t i = 0; i < sizeof(system_dirs) / sizeof(system_dirs[0]) && rc == 0; i++)
         rc = dirs_add(c, system_dirs[i], strlen(system_dirs[i]));
-    c->dirs_read = rc == 0;
     return rc;
-}
-
-void closure_dirs_free(struct fbr_closure *c)
-{
-    fbr_args_fini(&c->dirs);
-    free(c->mapped_path);
 }
 
 /* ---- Search paths ---- */

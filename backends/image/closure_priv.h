@@ -33,10 +33,9 @@ struct fbr_closure {
     struct fbr_args notes;
     uint64_t bytes;
     struct fbr_args dirs; /* the directories of ld.so.conf, then the system's */
-    bool dirs_read;
-    char *mapped_path; /* fbr_closure_mapped_path() */
-    bool needs_cache;  /* only ld.so.cache leads to one of the libraries */
-    bool as_data;      /* the folder that is being added was not named by the user */
+    char *mapped_path;    /* fbr_closure_mapped_path() */
+    bool needs_cache;     /* only ld.so.cache leads to one of the libraries */
+    bool as_data;         /* the folder that is being added was not named by the user */
 };
 
 /* The end of a path. */
@@ -58,7 +57,6 @@ void closure_note(struct fbr_closure *c, const char *fmt, ...)
  * file is neither. strict: a missing library is an error, not a note. */
 int closure_libraries(struct fbr_closure *c, const char *path, const struct closure_at *at,
                       bool strict, struct fbr_error *err);
-void closure_dirs_free(struct fbr_closure *c);
 
 /* closure_known.c. Adds the files that a library or program loads by itself; `real` is its path
  * without links. */
