@@ -39,13 +39,12 @@
 static void set_user(char out[FBR_KUBE_NAME])
 {
     struct passwd entry, *p = NULL; /* NULL also if the look-up fails */
-    char buffer[16384], text[32];
+    char buffer[16384];
 
     getpwuid_r(getuid(), &entry, buffer, sizeof(buffer), &p);
-    snprintf(text, sizeof(text), "uid-%u", (unsigned)getuid());
-    fbr_kube_label(out, p && p->pw_name[0] ? p->pw_name : text);
+    fbr_kube_label(out, p ? p->pw_name : "");
     if (!out[0])
-        fbr_kube_label(out, text);
+        snprintf(out, FBR_KUBE_NAME, "uid-%u", (unsigned)getuid());
 }
 
 static int load_overlay(struct fbr_backend *b, struct fbr_error *err)

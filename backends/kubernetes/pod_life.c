@@ -388,18 +388,17 @@ void fbr_kube_created(struct fbr_kube_job *j, const char *uid)
 static void notify_running(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 {
     const char *bind = fbr_config_str(j->b->env.config, "bind"), *address = j->b->address;
-    char text[200], ours[FBR_HOST_ADDRESS_MAX];
+    char ours[FBR_HOST_ADDRESS_MAX];
 
     j->waits = FBR_KUBE_WAIT_NONE;
     if (bind[0] && fbr_host_address_find(bind, ours) == 0)
         address = ours;
     /* The message for a job that does not join. Keep it short: a report has little room. */
-    snprintf(text, sizeof(text),
+    snprintf(j->text, sizeof(j->text),
              "its pod runs and calls %.45s: if it cannot reach that, set bind, a NetworkPolicy "
              "(`fiber kubernetes manifest --master`) or --in-cluster",
              address[0] ? address : "us");
-    snprintf(j->text, sizeof(j->text), "%s", text);
-    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->text, .runs = 1});
     if (!j->log && may_follow(j->b))
         read_output(j, true, 0);
 }
@@ -555,10 +554,9 @@ static void check_waiting(struct fbr_kube_job *j, const struct fbr_kube_state *s
     uint64_t now = fbr_now_ms();
     char text[512];
 
-    snprintf(text, sizeof(text), "%s", j->text);
     if ((j->waits == FBR_KUBE_WAIT_PULL && now >= j->waits_since + pull) ||
         (j->waits == FBR_KUBE_WAIT_CONFIG && now >= j->waits_since + CONFIG_MS)) {
-        fbr_kube_step_text(j, ON_TIMEOUT, text);
+        fbr_kube_step_text(j, ON_TIMEOUT, j->text);
     } else if (pending && now >= j->began + pending) {
         snprintf(text, sizeof(text), "%.400s" TOO_LONG, j->text);
         fbr_kube_step_text(j, ON_TIMEOUT, text);
