@@ -33,19 +33,23 @@
 #define WRITE_MS 100     /* between two looks at signals while output is written */
 #define IDLE_LOOKS 10    /* a reader that takes nothing for so many does not delay a stop */
 
-struct master {
-    struct cli_backend b;
-    struct cli_job job;
-    pthread_mutex_t lock;
-    int event; /* eventfd: a field below has changed */
-    bool quiet;
-    struct fbr_printable_filter filter; /* of the loop's thread */
-    atomic_bool stopped; /* a signal came; the loop's thread may wait for the reader meanwhile */
-    /* protected by the lock */
+/* What the events have told. */
+struct seen {
     bool ended, broken; /* broken: our output has no reader any more */
     bool wrote;         /* the master has written something */
     int32_t code;
     char waiting[512], why[512], pod[256];
+};
+
+struct master {
+    struct cli_backend b;
+    struct cli_job job;
+    pthread_mutex_t lock;
+    int event; /* eventfd: `seen` has changed */
+    bool quiet;
+    struct fbr_printable_filter filter; /* of the loop's thread */
+    atomic_bool stopped; /* a signal came; the loop's thread may wait for the reader meanwhile */
+    struct seen seen;    /* protected by the lock */
 };
 
 /* ---- The master's command line ---- */
@@ -166,20 +170,21 @@ bool in_cluster_print(struct fbr_printable_filter *filter, const atomic_bool *st
 static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct master *m = user;
-    bool broken = e->type == FBR_JOB_OUTPUT && !m->broken &&
+    struct seen *s = &m->seen;
+    bool broken = e->type == FBR_JOB_OUTPUT && !s->broken &&
                   !in_cluster_print(&m->filter, &m->stopped, e->data, e->len);
 
     pthread_mutex_lock(&m->lock);
-    m->broken |= broken;
-    m->wrote |= e->type == FBR_JOB_OUTPUT;
+    s->broken |= broken;
+    s->wrote |= e->type == FBR_JOB_OUTPUT;
     if (e->type == FBR_JOB_STARTED)
-        snprintf(m->pod, sizeof(m->pod), "%s", e->text);
+        snprintf(s->pod, sizeof(s->pod), "%s", e->text);
     if (e->type == FBR_JOB_PENDING)
-        snprintf(m->waiting, sizeof(m->waiting), "%s", e->runs ? "" : e->text);
+        snprintf(s->waiting, sizeof(s->waiting), "%s", e->runs ? "" : e->text);
     if (e->type == FBR_JOB_EXITED) {
-        m->ended = true;
-        m->code = e->code;
-        snprintf(m->why, sizeof(m->why), "%s", e->text);
+        s->ended = true;
+        s->code = e->code;
+        snprintf(s->why, sizeof(s->why), "%s", e->text);
     }
     pthread_mutex_unlock(&m->lock);
     if (broken || e->type != FBR_JOB_OUTPUT)
@@ -225,29 +230,21 @@ static void stop(struct master *m, int sig, unsigned times)
         fprintf(stderr, "fiber: stopping; press Ctrl-C again to kill\n");
 }
 
-struct look {
-    bool ended, broken;
-    char waiting[512], pod[256];
-};
-
-static struct look look(struct master *m)
+static struct seen look(struct master *m)
 {
-    struct look l;
+    struct seen now;
 
     pthread_mutex_lock(&m->lock);
-    l.ended = m->ended;
-    l.broken = m->broken;
-    memcpy(l.waiting, m->waiting, sizeof(l.waiting));
-    memcpy(l.pod, m->pod, sizeof(l.pod));
+    now = m->seen;
     pthread_mutex_unlock(&m->lock);
-    return l;
+    return now;
 }
 
 /* Waits until the master has ended. Returns the signal that stopped it, or 0. */
 static int wait_for(struct master *m, int signals)
 {
     struct pollfd p[2] = {{.fd = m->event, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
-    struct look now = look(m);
+    struct seen now = look(m);
     char said[512] = "";
     unsigned times = 0;
     bool named = m->quiet;
@@ -285,11 +282,11 @@ static int wait_for(struct master *m, int signals)
 static void report_missing(const struct master *m, const struct fbr_job *job)
 {
     const struct fbr_config *config = m->b.config;
-    int32_t code = m->code;
+    int32_t code = m->seen.code;
     const char *image = job->image ? job->image : fbr_config_str(config, "image");
     bool absent = code == 126 || code == 127; /* it could not be executed */
 
-    if (absent && job->own_program && !m->wrote)
+    if (absent && job->own_program && !m->seen.wrote)
         cli_failed(0,
                    "the image %s must have the command fiber, at the same path as here or at that "
                    "of kubernetes_program; otherwise set kubernetes_agent_image",
@@ -312,22 +309,21 @@ static int run_job(struct master *m, const struct fbr_job *job, int signals)
 {
     const struct cli_ask start = {.op = BACKEND_START, .job = job, .mine = &m->job};
     struct fbr_error err = {0, ""};
-    int code, by;
+    int by;
 
     m->job = (struct cli_job){.event = on_event, .user = m};
     if (cli_backend_ask(&m->b, &start, &err) < 0)
         return cli_failed(COULD_NOT_START, "the master cannot be started: %s", err.text);
     by = wait_for(m, signals);
     cli_backend_ask(&m->b, &(struct cli_ask){.op = BACKEND_RELEASE, .mine = &m->job}, &err);
-    if (m->why[0] && !by)
-        cli_failed(0, "the master%s%s: %s", m->pod[0] ? " " : "", m->pod, m->why);
+    if (m->seen.why[0] && !by)
+        cli_failed(0, "the master%s%s: %s", m->seen.pod[0] ? " " : "", m->seen.pod, m->seen.why);
     if (!by)
         report_missing(m, job);
-    code = code_of(m->code);
     cli_backend_close(&m->b);
     if (by)
         run_wait_die(by);
-    return code;
+    return code_of(m->seen.code);
 }
 
 static int run_master(struct fbr_job *job, bool quiet)
