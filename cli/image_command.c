@@ -227,14 +227,14 @@ static int print_json(const struct made *m, bool dry)
 }
 
 /* Prints the result for users; names come from file systems, so they are filtered. */
-static int print(const struct made *m)
+static void print(const struct made *m)
 {
     FILE *out = m->given_away ? stderr : stdout;
     char size[32], plain[PATH_MAX];
     struct fbr_image_facts f;
 
     if (m->args->values[IMAGE_QUIET].number)
-        return 0;
+        return;
     m->ops->facts(m->image, &f);
     run_client_bytes(size, f.bytes);
     fbr_printable_plain(plain, sizeof(plain), m->where);
@@ -244,10 +244,9 @@ static int print(const struct made *m)
         fbr_printable_plain(plain, sizeof(plain), *note);
         fprintf(stderr, "fiber: note: %s\n", plain);
     }
-    return 0;
 }
 
-static int print_files(const struct made *m)
+static void print_files(const struct made *m)
 {
     char plain[PATH_MAX], target[PATH_MAX];
     struct fbr_image_facts f;
@@ -264,7 +263,6 @@ static int print_files(const struct made *m)
                                                 : "",
                target);
     }
-    return 0;
 }
 
 /* ---- build and export ---- */
@@ -329,7 +327,8 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
         return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
     if (json)
         return print_json(m, dry);
-    return dry ? print_files(m) : print(m);
+    (dry ? print_files : print)(m);
+    return 0;
 }
 
 /* Writes this program and all files that it needs into a folder (bundle.h): pods with other images
