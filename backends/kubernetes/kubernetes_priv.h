@@ -103,8 +103,8 @@ struct fbr_backend {
     bool owner_tried;               /* fact: a request whether it exists is under way */
     struct fbr_timer batch, create, tick;
     double credit;
-    uint64_t credit_at;
-    unsigned follows, looks;                 /* looks: requests for events in this tick */
+    uint64_t credit_at;      /* when it was counted; later than now: no pod is created until then */
+    unsigned follows, looks; /* looks: requests for events in this tick */
     char kept[FBR_KUBE_KEPT][FBR_KUBE_NAME]; /* names of pods that have ended */
     unsigned kept_at;
     char address[64];

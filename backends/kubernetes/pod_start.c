@@ -24,6 +24,7 @@
 #define BATCH_BYTES (600u << 10) /* before base64; the limit of a Secret is 1 MiB */
 #define PATIENCE_MS 600000
 #define QUOTA_MS 5000
+#define QUOTA_TRIES 20
 #define CONFLICT_MS 500
 #define CREATE_MS 20
 #define TICK_MS 1000
@@ -119,6 +120,10 @@ static void cannot_create(struct fbr_kube_job *j, const struct fbr_http_answer *
                       b->master_job[0] ? "its Job cannot be created" : "its pod cannot be created",
                       text, sizeof(text));
     fbr_kube_step_text(j, ms ? ON_NO_ROOM : ON_REFUSED, text);
+    if (ms == QUOTA_MS) { /* then some try whether there is room, however many wait */
+        b->credit = QUOTA_TRIES;
+        b->credit_at = fbr_now_ms() + ms;
+    }
     if (ms)
         create_after(b, ms);
 }
@@ -250,7 +255,12 @@ void fbr_kube_create(struct fbr_kube_job *j, const struct fbr_kube_state *s)
 void fbr_kube_create_more(void *backend)
 {
     struct fbr_backend *b = backend;
+    uint64_t now = fbr_now_ms();
 
+    if (now < b->credit_at) {
+        create_after(b, b->credit_at - now);
+        return;
+    }
     refill(b);
     while (b->waiting && b->credit >= 1) {
         struct fbr_kube_job *j = b->waiting;

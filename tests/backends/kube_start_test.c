@@ -21,9 +21,12 @@
 #include "backends/kubernetes/kubernetes_priv.h"
 #include "tests/support/http_server.h"
 #include "tests/support/kube_folder.h"
+#include "tests/support/sync.h"
 
 #define RUN "0123456789abcdef0123456789abcdef"
 #define JOBS_MAX 200
+#define BURST 5
+#define BURST_TEXT "5"
 
 static char base[] = "/tmp/fiber-kube-start-XXXXXX";
 
@@ -38,7 +41,8 @@ struct bench {
     struct fbr_loop *loop;
     struct fbr_config *config;
     struct fbr_backend *backend;
-    atomic_bool takes_secrets;
+    atomic_bool takes_secrets, full; /* full: the quota has no room for pods */
+    atomic_int tried;                /* pods that were sent while it was full */
     sem_t ended, fails; /* fails: a pod could not be created, for a reason that may pass */
     struct job jobs[JOBS_MAX];
     int started;
@@ -86,6 +90,11 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     struct bench *b = user;
     bool post = !strcmp(q->method, "POST");
 
+    if (post && strstr(q->path, "/pods?") && atomic_load(&b->full)) {
+        b->tried++;
+        return http_say(p, 403, "",
+                        "{\"kind\":\"Status\",\"message\":\"exceeded quota: pods\",\"code\":403}");
+    }
     if (post && strstr(q->path, "/pods?")) {
         sem_post(&b->fails);
         return http_say(
@@ -192,11 +201,23 @@ static int start_one(void *arg)
     return start(b);
 }
 
-static int kill_one(void *arg)
+static int start_more_than_may_be_created_at_once(void *arg)
+{
+    struct bench *b = arg;
+    int rc = 0;
+
+    for (int i = 0; i < 2 * BURST && rc == 0; i++)
+        rc = start(b);
+    return rc;
+}
+
+static int kill_all(void *arg)
 {
     struct bench *b = arg;
 
-    return fbr_kube_ops.signal(b->backend, b->jobs[0].handle, SIGTERM);
+    for (int i = 0; i < b->started; i++)
+        fbr_kube_ops.signal(b->backend, b->jobs[i].handle, SIGTERM);
+    return 0;
 }
 
 static int release_jobs(void *arg)
@@ -227,6 +248,7 @@ static int set_up(void **state)
     b.server = http_server_open(NULL, false, answer, &b);
     kube_folder_make(base, http_server_port(b.server));
     json_set_alloc_funcs(json_take, free);
+    setenv("FIBER_KUBERNETES_BURST", BURST_TEXT, 1);
     assert_int_equal(fbr_config_load(&b.config, NULL), 0);
     assert_int_equal(fbr_loop_open(&b.loop, NULL), 0);
     if (fbr_loop_call(b.loop, open_backend, &b) < 0)
@@ -309,9 +331,24 @@ static void a_job_that_is_killed_is_not_tried_again(void **state)
     assert_int_equal(fbr_loop_call(b->loop, start_one, b), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(sem_wait(&b->fails), 0);
-    assert_int_equal(fbr_loop_call(b->loop, kill_one, b), 0);
+    assert_int_equal(fbr_loop_call(b->loop, kill_all, b), 0);
     wait_for_end(b);
     assert_non_null(strstr(b->jobs[0].why, "failed calling webhook"));
+    assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
+}
+
+/* The quota is asked again in five seconds, however many jobs wait. */
+static void jobs_wait_while_a_quota_is_full(void **state)
+{
+    struct bench *b = *state;
+
+    atomic_store(&b->takes_secrets, true);
+    atomic_store(&b->full, true);
+    assert_int_equal(fbr_loop_call(b->loop, start_more_than_may_be_created_at_once, b), 0);
+    let_time_pass(1000);
+    assert_in_range(b->tried, 1, 2 * BURST);
+    assert_int_equal(fbr_loop_call(b->loop, kill_all, b), 0);
+    wait_for_end(b);
     assert_int_equal(fbr_loop_call(b->loop, release_jobs, b), 0);
 }
 
@@ -347,6 +384,7 @@ int main(void)
         cmocka_unit_test(jobs_wait_in_line_while_there_is_no_memory),
         cmocka_unit_test(a_job_that_lacks_memory_is_refused),
         cmocka_unit_test(a_job_that_is_killed_is_not_tried_again),
+        cmocka_unit_test(jobs_wait_while_a_quota_is_full),
         cmocka_unit_test(a_list_has_all_its_pages_and_each_job_once),
     };
 
