@@ -186,15 +186,13 @@ static struct json_t *pod_security(const struct fbr_kube_settings *s)
 }
 
 static struct json_t *make_container(const struct fbr_job *job, const struct fbr_kube_settings *s,
-                                     struct fbr_error *err)
+                                     char *program, struct fbr_error *err)
 {
     const char *workdir = job->workdir ? job->workdir : s->workdir;
     char *const *args = job->argv && job->argv[0] ? job->argv + 1 : NULL;
-    char path[PATH_MAX], *own[] = {path, NULL};
+    char *own[] = {program, NULL};
     struct json_t *c;
 
-    if (find_program(job, s, path, err) < 0)
-        return NULL;
     if (job->keep_stdin) {
         fbr_fail(err, -ENOTSUP,
                  "a pod cannot read the standard input of this process (keep_stdin)");
@@ -227,20 +225,16 @@ static struct json_t *make_container(const struct fbr_job *job, const struct fbr
 
 /* An init container writes the program into a volume that both containers share. */
 static int give(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
-                const struct fbr_kube_settings *s, struct fbr_error *err)
+                const struct fbr_kube_settings *s, char *program)
 {
-    char path[PATH_MAX];
-    char *command[] = {path,
+    char *command[] = {program,
                        (char *)"image",
                        (char *)"unpack",
                        (char *)FBR_BUNDLE_DIR,
                        job->is_master ? (char *)"--cluster" : NULL,
                        NULL};
     struct json_t *spec = fbr_json_at(pod, "spec", NULL), *first;
-    int rc = find_program(job, s, path, err);
 
-    if (rc < 0)
-        return rc;
     first = fbr_json_pack("{s:s, s:s, s:o, s:[{s:s, s:s}], s:{s:b, s:{s:[s]}}}", "name", GIVEN,
                           "image", s->agent_image, "command", words_of(command), "volumeMounts",
                           "name", GIVEN, "mountPath", FBR_BUNDLE_DIR, "securityContext",
@@ -334,25 +328,14 @@ static int show_init_output(const struct json_t *all)
     return 0;
 }
 
-static int make_master(struct json_t *pod, const struct fbr_job *job,
-                       const struct fbr_kube_settings *s, struct fbr_error *err)
-{
-    char program[PATH_MAX] = "";
-    int rc = job->own_program ? find_program(job, s, program, err) : 0;
-
-    return rc < 0 ? rc
-                  : fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
-                                        job->own_program ? program : s->program, s, err);
-}
-
 /* Adds the rest of the spec, and the user's template. */
 static int fill(struct json_t *pod, struct json_t *container, const struct fbr_job *job,
-                const struct fbr_kube_settings *s, struct fbr_error *err)
+                const struct fbr_kube_settings *s, char *program)
 {
     struct json_t *spec = fbr_json_at(pod, "spec", NULL);
     int rc;
 
-    if ((is_given(job, s) && (rc = give(pod, container, job, s, err)) < 0) ||
+    if ((is_given(job, s) && (rc = give(pod, container, job, s, program)) < 0) ||
         (s->account[0] &&
          (rc = fbr_json_set(spec, "serviceAccountName", fbr_json_string(s->account))) < 0) ||
         (s->pull_secrets &&
@@ -393,10 +376,11 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
                             struct fbr_error *err)
 {
     struct json_t *container, *pod;
+    char program[PATH_MAX];
     int rc;
 
-    container = make_container(job, s, err);
-    if (!container)
+    if (find_program(job, s, program, err) < 0 ||
+        !(container = make_container(job, s, program, err)))
         return NULL;
     pod = fbr_json_pack("{s:s, s:s, s:{}, s:{s:[o], s:b, s:b, s:b, s:i, s:[{s:s, s:{s:s}}], s:o}}",
                         "apiVersion", "v1", "kind", "Pod", "metadata", "spec", "containers",
@@ -404,9 +388,12 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
                         "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
                         fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium",
                         "Memory", "securityContext", pod_security(s));
-    if ((rc = fill(pod, container, job, s, err)) < 0 || (rc = set_identity(pod, job, s)) < 0)
+    if ((rc = fill(pod, container, job, s, program)) < 0 || (rc = set_identity(pod, job, s)) < 0)
         fbr_fail(err, rc, "out of memory");
-    else if (check_parts(pod, err) == 0 && (!job->is_master || make_master(pod, job, s, err) == 0))
+    else if (check_parts(pod, err) == 0 &&
+             (!job->is_master ||
+              fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
+                                  job->own_program ? program : s->program, s, err) == 0))
         return pod;
     fbr_json_free(pod);
     return NULL;
