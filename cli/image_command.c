@@ -160,9 +160,9 @@ static int open_image(struct made *m, struct fbr_error *err)
                                    .env = (const char *const *)env.list,
                                    .entrypoint = (const char *const *)entrypoint.at,
                                    .workdir = v[IMAGE_WORKDIR].text,
-                                   .no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
-                                   .no_modules = v[IMAGE_BARE].number > 1,
-                                   .cluster = v[IMAGE_CLUSTER].number > 0};
+                                   .closure.no_plugins = v[IMAGE_NO_PLUGINS].number > 0,
+                                   .closure.no_modules = v[IMAGE_BARE].number > 1,
+                                   .closure.cluster = v[IMAGE_CLUSTER].number > 0};
     rc = m->ops->open(&m->image, &spec, err);
 done:
     fbr_args_fini(&c.files);

@@ -33,13 +33,12 @@ struct fbr_image_spec {
     const char *const *files; /* files and directories; the first program runs by default */
     /* data: their libraries are not required, a missing file is not an error */
     const char *const *more;
-    const char *const *mapped;      /* libraries of this process (closure.h) */
     const char *const *directories; /* directories to make, which all users may write */
-    /* "K=V"; LD_LIBRARY_PATH also counts for the search of libraries */
+    /* "K=V"; LD_LIBRARY_PATH is also the library_path of `closure` */
     const char *const *env;
     const char *const *entrypoint;
     const char *workdir;
-    bool no_plugins, no_modules, cluster; /* struct fbr_closure_options */
+    struct fbr_closure_options closure;
 };
 
 struct fbr_image_facts {

@@ -144,7 +144,7 @@ int fbr_image_open_own(struct fbr_image **out, const struct fbr_config *config,
         const struct fbr_image_spec spec = {.files = (const char *const *)l.files.at,
                                             .more = (const char *const *)l.more.at,
                                             .env = (const char *const *)l.env.at,
-                                            .mapped = (const char *const *)l.mapped.at,
+                                            .closure.mapped = (const char *const *)l.mapped.at,
                                             .directories = directories};
 
         rc = fbr_image_open(out, &spec, err);

@@ -148,14 +148,11 @@ static int make_id(struct fbr_image *i, struct fbr_error *err)
 
 static int collect(struct fbr_image *i, const struct fbr_image_spec *spec, struct fbr_error *err)
 {
-    const struct fbr_closure_options o = {.library_path = variable(spec->env, LIBRARY_PATH),
-                                          .no_plugins = spec->no_plugins,
-                                          .no_modules = spec->no_modules,
-                                          .cluster = spec->cluster,
-                                          .mapped = spec->mapped};
-    int rc = fbr_closure_new(&i->closure, &o, err);
+    struct fbr_closure_options o = spec->closure;
+    int rc;
 
-    if (rc < 0)
+    o.library_path = variable(spec->env, LIBRARY_PATH);
+    if ((rc = fbr_closure_new(&i->closure, &o, err)) < 0)
         return rc;
     for (size_t k = 0; spec->files && spec->files[k]; k++)
         if ((rc = fbr_closure_add(i->closure, spec->files[k], err)) < 0)
