@@ -9,7 +9,6 @@
 #include "cli/run_image.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,27 +26,19 @@
 #include "runtime/program/spawn.h"
 #include "runtime/proc/context.h"
 
-static bool is_file(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 static bool is_script(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char begin[2];
-    bool yes = fd >= 0 && read(fd, begin, 2) == 2 && begin[0] == '#' && begin[1] == '!';
+    char line[FBR_SCRIPT_LINE];
+    const char *words[FBR_SCRIPT_WORDS];
 
-    fbr_fds_close(fd);
-    return yes;
+    return fbr_script_first_line(path, line, words) > 0;
 }
 
 /* Makes a path absolute, as a process that starts in workdir resolves it. */
 static bool from(const char *workdir, const char *path, char out[PATH_MAX])
 {
     char here[PATH_MAX] = "";
+    struct stat st;
 
     if (path[0] == '/')
         snprintf(out, PATH_MAX, "%s", path);
@@ -58,7 +49,7 @@ static bool from(const char *workdir, const char *path, char out[PATH_MAX])
                  workdir ? "/" : "", path);
     else
         return false;
-    return is_file(out);
+    return stat(out, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 static bool is_shell(const char *path)
