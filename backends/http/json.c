@@ -60,6 +60,13 @@ const char *fbr_json_text(const struct json_t *j, ...)
     return text ? text : "";
 }
 
+char *fbr_json_dup(const struct json_t *object, const char *key)
+{
+    const char *text = fbr_json_text(object, key, NULL);
+
+    return text[0] ? strdup(text) : NULL;
+}
+
 int64_t fbr_json_int(const struct json_t *j, int64_t fallback, ...)
 {
     va_list path;

@@ -31,6 +31,8 @@ void fbr_json_free(struct json_t *j); /* NULL is allowed */
 struct json_t *fbr_json_at(const struct json_t *j, ...) FBR_JSON_PATH;
 /* Returns "" if there is no text at the path. */
 const char *fbr_json_text(const struct json_t *j, ...) FBR_JSON_PATH;
+/* Returns a copy of a member's text, for free(); NULL if there is none, or it is "". */
+char *fbr_json_dup(const struct json_t *object, const char *key);
 int64_t fbr_json_int(const struct json_t *j, int64_t fallback, ...) FBR_JSON_PATH;
 bool fbr_json_bool(const struct json_t *j, ...) FBR_JSON_PATH;
 

@@ -55,26 +55,20 @@ void fbr_kube_credential_fini(struct fbr_kube_credential *c)
     fbr_kube_forget(&c->key);
 }
 
-static char *text_at(const struct json_t *j, const char *key)
-{
-    const char *text = fbr_json_text(j, "status", key, NULL);
-
-    return text[0] ? strdup(text) : NULL;
-}
-
 int fbr_kube_credential_parse(struct fbr_kube_credential *c, const char *text, size_t len,
                               const char *version, struct fbr_error *err)
 {
     struct json_t *j = fbr_json_parse(text, len, err);
-    const char *expires = fbr_json_text(j, "status", "expirationTimestamp", NULL);
+    const struct json_t *status = fbr_json_at(j, "status", NULL);
+    const char *expires = fbr_json_text(status, "expirationTimestamp", NULL);
     int rc = 0;
 
     memset(c, 0, sizeof(*c));
     if (!j)
         return fbr_wrap(err, "what it printed is not an ExecCredential");
-    c->token = text_at(j, "token");
-    c->cert = text_at(j, "clientCertificateData");
-    c->key = text_at(j, "clientKeyData");
+    c->token = fbr_json_dup(status, "token");
+    c->cert = fbr_json_dup(status, "clientCertificateData");
+    c->key = fbr_json_dup(status, "clientKeyData");
     c->expires = expires[0] ? fbr_json_time(expires) : 0;
     if (strcmp(fbr_json_text(j, "kind", NULL), "ExecCredential") != 0 ||
         strcmp(fbr_json_text(j, "apiVersion", NULL), version) != 0)

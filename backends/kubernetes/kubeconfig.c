@@ -120,13 +120,6 @@ int fbr_kube_config_add(struct json_t *all, const struct json_t *file, const cha
 
 /* ---- Reading a context ---- */
 
-static char *text_of(const struct json_t *in, const char *key)
-{
-    const char *text = fbr_json_text(in, key, NULL);
-
-    return text[0] ? strdup(text) : NULL;
-}
-
 /* Takes PEM text, which stands in base64 under key-data, or in a file under key. */
 static int take_pem(char **out, const struct json_t *in, const char *key, struct fbr_error *err)
 {
@@ -159,9 +152,9 @@ static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fb
 
     if (!in)
         return 0;
-    x->command = text_of(in, "command");
-    x->version = text_of(in, "apiVersion");
-    x->hint = text_of(in, "installHint");
+    x->command = fbr_json_dup(in, "command");
+    x->version = fbr_json_dup(in, "apiVersion");
+    x->hint = fbr_json_dup(in, "installHint");
     x->cluster = fbr_json_bool(in, "provideClusterInfo", NULL);
     if (!x->command)
         return fbr_fail(err, -EINVAL, "its exec plugin has no command");
@@ -183,9 +176,9 @@ static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fb
 
 static int take_cluster(struct fbr_kube_config *c, const struct json_t *in, struct fbr_error *err)
 {
-    c->server = text_of(in, "server");
-    c->proxy = text_of(in, "proxy-url");
-    c->server_name = text_of(in, "tls-server-name");
+    c->server = fbr_json_dup(in, "server");
+    c->proxy = fbr_json_dup(in, "proxy-url");
+    c->server_name = fbr_json_dup(in, "tls-server-name");
     c->insecure = fbr_json_bool(in, "insecure-skip-tls-verify", NULL);
     for (size_t n = c->server ? strlen(c->server) : 0; n && c->server[n - 1] == '/'; n--)
         c->server[n - 1] = '\0';
@@ -209,10 +202,10 @@ static int take_user(struct fbr_kube_config *c, const struct json_t *in, struct 
                         "its user acts as another ('as: %.64s'), which is not supported: use a "
                         "token of that user",
                         fbr_json_text(in, "as", NULL));
-    c->token = text_of(in, "token");
-    c->token_file = text_of(in, "tokenFile");
-    c->user = text_of(in, "username");
-    c->password = text_of(in, "password");
+    c->token = fbr_json_dup(in, "token");
+    c->token_file = fbr_json_dup(in, "tokenFile");
+    c->user = fbr_json_dup(in, "username");
+    c->password = fbr_json_dup(in, "password");
     if ((rc = take_pem(&c->cert, in, "client-certificate", err)) < 0 ||
         (rc = take_pem(&c->key, in, "client-key", err)) < 0)
         return rc;
