@@ -84,8 +84,6 @@ static bool is_refused(const struct fbr_http_answer *answer)
     return answer->status == 401 || (answer->status == 403 && strstr(answer->body, " cannot "));
 }
 
-/* An API server that has just started refuses for some seconds requests that it will allow
- * later. */
 static bool is_starting(struct fbr_kube_request *r, const struct fbr_http_answer *answer)
 {
     return is_refused(answer) && r->starting < STARTING_TIMES &&

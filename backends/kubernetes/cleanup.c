@@ -34,7 +34,6 @@ static void on_answer(void *user, const struct fbr_http_answer *a)
         return;
     all->left++;
     all->refused |= a->status == 401;
-    /* a server that comes back may refuse for a while requests that it allows later */
     if (a->status == 0)
         all->a->away_at = fbr_now_ms();
     else

@@ -12,6 +12,7 @@
 
 #include "backends/image/image.h"
 #include "backends/http/json.h"
+#include "runtime/base/config_value.h"
 #include "runtime/base/printable.h"
 #include "runtime/proc/backend.h"
 
@@ -46,10 +47,8 @@ static const struct reason waiting[] = {
 };
 
 /* Reasons in status.reason of a pod that the cluster ended. */
-static const char *const disruptions[] = {
-    "Evicted",  "Preempting", "Preempted",    "NodeLost",        "NodeShutdown",
-    "Shutdown", "Terminated", "NodeAffinity", "NodeUnreachable",
-};
+static const char disruptions[] = "Evicted Preempting Preempted NodeLost NodeShutdown Shutdown "
+                                  "Terminated NodeAffinity NodeUnreachable";
 
 static const struct json_t *condition_of(const struct json_t *pod, const char *type)
 {
@@ -80,13 +79,8 @@ static bool disrupted(struct fbr_kube_state *s, const struct json_t *pod)
     if (target && !strcmp(fbr_json_text(target, "status", NULL), "True")) {
         reason = fbr_json_text(target, "reason", NULL);
         message = fbr_json_text(target, "message", NULL);
-    } else {
-        size_t i = 0, n = sizeof(disruptions) / sizeof(disruptions[0]);
-
-        while (i < n && strcmp(reason, disruptions[i]) != 0)
-            i++;
-        if (i == n)
-            return false;
+    } else if (fbr_word_index(disruptions, reason) < 0) {
+        return false;
     }
     snprintf(what, sizeof(what), "the cluster ended its pod (%.80s)", reason);
     describe(s, what, message);
