@@ -34,15 +34,11 @@ static void reap(struct fbr_http *h);
 
 static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http_answer *a)
 {
-    static const int busy[] = {0, 429, 502, 503, 504};
-
     if ((c->r.data && c->headed && !a->status) || c->r.body_fd > 0 || c->too_long ||
         fbr_now_ms() >= c->until)
         return false;
-    for (size_t i = 0; i < sizeof(busy) / sizeof(busy[0]); i++)
-        if (a->status == busy[i])
-            return true;
-    return a->status == 500 && !c->h->o.final_500;
+    return a->status == 0 || a->status == 429 || (a->status >= 502 && a->status <= 504) ||
+           (a->status == 500 && !c->h->o.final_500);
 }
 
 /* Between half of the time and all of it, by the nanoseconds of the clock, so that many clients do
