@@ -323,7 +323,7 @@ static int make(struct made *m, bool into_engine, struct fbr_error *err)
 
     if (!dry) /* a reader that goes away is an error with a sentence */
         signal(SIGPIPE, SIG_IGN);
-    if (rc < 0 || (!dry && (rc = into_engine ? build(m, err) : export_image(m, err)) < 0))
+    if (rc < 0 || (!dry && (into_engine ? build(m, err) : export_image(m, err)) < 0))
         return cli_failed(COULD_NOT, "image %s: %s", m->name, err->text);
     if (json)
         return print_json(m, dry);

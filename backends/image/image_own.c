@@ -69,11 +69,10 @@ static int add_lines(struct fbr_args *list, const char *path, struct fbr_error *
     char *line = NULL;
     size_t size = 0;
     int rc = 0;
-    ssize_t n;
 
     if (!f)
         return fbr_fail(err, -errno, "image_add: cannot read %.512s: %m", path);
-    while (rc == 0 && (n = getline(&line, &size, f)) > 0) {
+    while (rc == 0 && getline(&line, &size, f) > 0) {
         line[strcspn(line, "\n")] = '\0';
         if (line[0])
             rc = fbr_args_addf(list, "%s", line);
