@@ -34,7 +34,8 @@ def tree(folder):
     """
     found, size = [], 0
     for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in (".git", ".hg", ".svn", "__pycache__")
+        folders[:] = sorted(name for name in folders
+                            if name not in (".git", ".hg", ".svn", "__pycache__", "node_modules")
                             and not os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
         for name in sorted(names):
             path = os.path.join(here, name)

@@ -94,7 +94,8 @@ def test_files_that_the_user_names_replace_the_folder(tmp_path):
 
 
 def test_a_folder_goes_without_version_control_and_environments(tmp_path):
-    for name in ("a.py", "deep/b.py", ".git/config", "venv/pyvenv.cfg", "venv/c.py", "__pycache__/a.pyc"):
+    for name in ("a.py", "deep/b.py", ".git/config", "venv/pyvenv.cfg", "venv/c.py", "__pycache__/a.pyc",
+                 "node_modules/d.js"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     assert image.tree(str(tmp_path)) == [str(tmp_path / "a.py"), str(tmp_path / "deep" / "b.py")]
