@@ -33,7 +33,7 @@
 #define WRITE_MS 100     /* between two looks at signals while output is written */
 #define IDLE_LOOKS 10    /* a reader that takes nothing for so many does not delay a stop */
 
-/* What the events have told. */
+/* The contents of the events so far. */
 struct seen {
     bool ended, broken; /* broken: our output has no reader any more */
     bool wrote;         /* the master has written something */

@@ -98,8 +98,8 @@ static void names_are_fixed_and_fit(void **state)
     assert_non_null(strstr(name, "-18446744073709551615-e18446744073709551615"));
 }
 
-/* In Turkish the small letter of I is not i, and in an 8-bit locale other bytes are letters, too. Python sets the user's
- * locale. */
+/* In Turkish the small letter of I is not i, and in an 8-bit locale other bytes are letters, too. Python sets the
+ * user's locale. */
 static void names_do_not_depend_on_the_locale(void **state)
 {
     const struct fbr_job job = job_named("IN\xfdIT-1", 1);
