@@ -224,6 +224,8 @@ static void take(struct fbr_kube_creds *c, struct fbr_kube_credential *got)
 {
     struct fbr_kube_config *to = c->config;
 
+    if (got->token || got->cert) /* else the program has failed */
+        c->expires = got->expires;
     if (got->token) {
         fbr_kube_forget(&c->token);
         c->token = got->token;
@@ -237,8 +239,6 @@ static void take(struct fbr_kube_creds *c, struct fbr_kube_credential *got)
         got->cert = got->key = NULL;
         c->other_cert = true;
     }
-    if (got->expires)
-        c->expires = got->expires;
     fbr_kube_credential_fini(got);
 }
 

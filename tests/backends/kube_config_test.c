@@ -597,6 +597,29 @@ static void a_plugin_that_fails_again_is_run_more_seldom(void **state)
     fbr_kube_config_fini(&c);
 }
 
+/* As of one that now gives a token of its own, which does not end. */
+static void a_token_without_an_end_is_not_renewed(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_kube_creds *creds;
+    struct fbr_kube_config c;
+
+    plugin(&c,
+           "#!/bin/sh\ncd \"${0%/*}\"\nend=',\"expirationTimestamp\":\"2020-01-01T00:00:00Z\"'\n"
+           "[ ! -e a ] || { printf x >>b; end=; }\n: >a\n"
+           "echo '" HEAD "\"token\":\"t\"'$end'}}'\n");
+    if (fbr_kube_creds_open(&creds, &c, &err) < 0)
+        fail_msg("%s", err.text);
+    runs_of_plugin(creds, 1);
+    while (fbr_kube_creds_are_awaited(creds))
+        let_time_pass(10);
+    ahead_ms += 10000;
+    assert_string_equal(fbr_kube_creds_token(creds), "t");
+    assert_false(fbr_kube_creds_are_awaited(creds));
+    fbr_kube_creds_close(creds);
+    fbr_kube_config_fini(&c);
+}
+
 static void a_plugin_that_fails_is_told(void **state)
 {
     struct fbr_error err = {0, ""};
@@ -759,6 +782,7 @@ int main(void)
         cmocka_unit_test(a_token_names_its_pod),
         TEST(a_plugin_is_run_and_told_about_the_cluster),
         TEST(a_plugin_that_fails_again_is_run_more_seldom),
+        TEST(a_token_without_an_end_is_not_renewed),
         TEST(a_plugin_that_fails_is_told),
         TEST(a_token_file_is_read),
         TEST(a_token_file_without_a_token_is_told),
