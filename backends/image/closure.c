@@ -316,6 +316,17 @@ static bool is_kernels(const char *path)
     return is_under(path, "/proc") || is_under(path, "/sys") || is_under(path, "/dev");
 }
 
+/* Handles a file or directory that we may not read. A program of this user cannot read it either,
+ * so data without it are whole. */
+static int cannot_read(struct fbr_closure *c, const char *what, const char *path,
+                       struct fbr_error *err)
+{
+    if (!c->as_data || errno != EACCES)
+        return fbr_fail(err, -errno, "cannot read %s%.512s, which the image needs: %m", what, path);
+    closure_note(c, "%s%.512s was left out: this user may not read it", what, path);
+    return 0;
+}
+
 /* Adds a file at which walk_to() arrived. */
 static int take_file(struct fbr_closure *c, const struct closure_at *at, struct fbr_error *err)
 {
@@ -325,7 +336,7 @@ static int take_file(struct fbr_closure *c, const struct closure_at *at, struct 
         return fbr_fail(err, -EINVAL, "%.512s is not a regular file, and cannot be in an image",
                         at->path);
     if (!closure_find(c, at->path) && faccessat(AT_FDCWD, at->path, R_OK, AT_EACCESS) < 0)
-        return fbr_fail(err, -errno, "cannot read %.512s, which the image needs: %m", at->path);
+        return cannot_read(c, "", at->path, err);
     file.mode = at->st.st_mode & 0111 ? 0755 : 0644;
     file.size = (uint64_t)at->st.st_size;
     file.mtime = fbr_file_mtime(&at->st);
@@ -407,8 +418,7 @@ static int take_tree(struct fbr_closure *c, const char *path, int depth, struct 
         return fbr_fail(err, -ELOOP, "%.512s: more than %d levels of folders", path, DEPTH);
     dir = opendir(path);
     if (!dir)
-        return fbr_fail(err, -errno, "cannot read the directory %.512s, which the image needs: %m",
-                        path);
+        return cannot_read(c, "the directory ", path, err);
     if (put_directory(c, path, 0755) < 0)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     while (rc == 0 && (d = readdir(dir))) {

@@ -63,7 +63,7 @@ void fbr_closure_free(struct fbr_closure *c); /* NULL is allowed */
  * and the places that were searched. */
 int fbr_closure_add(struct fbr_closure *c, const char *path, struct fbr_error *err);
 /* Adds a file or directory that a program opens, without histories (.git, .hg, .svn). A missing
- * file, or a missing library of it, is at most noted. */
+ * file, one that we may not read, or a missing library of it, is at most noted. */
 int fbr_closure_add_data(struct fbr_closure *c, const char *path, struct fbr_error *err);
 /* Adds the libraries of `mapped` that lie outside of the system's directories: a program that has
  * loaded them by hand will load them again. */

@@ -235,6 +235,33 @@ static void test_data_brings_no_interpreter_and_may_be_missing(void **state)
     fbr_closure_free(c);
 }
 
+/* A program of this user cannot read it either, for instance below a folder on the path of modules. */
+static void test_data_that_its_user_may_not_read_is_left_out(void **state)
+{
+    struct fbr_closure *c = new_closure(NULL), *strict = new_closure(NULL);
+    bool is_root = geteuid() == 0;
+    int rc, named;
+
+    write_text("/data/mine", 0644, "");
+    write_text("/data/theirs", 0, "");
+    write_text("/data/folder/theirs", 0644, "");
+    assert_int_equal(chmod(in_root("/data/folder"), 0), 0);
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_true(!is_root || seteuid(65534) == 0);
+    rc = fbr_closure_add_data(c, in_root("/data"), NULL);
+    named = fbr_closure_add(strict, in_root("/data"), NULL);
+    assert_true(!is_root || seteuid(0) == 0);
+    assert_int_equal(chmod(in_root("/data/folder"), 0755), 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(named, -EACCES);
+    found(c, "/data/mine");
+    assert_absent(c, "/data/theirs");
+    assert_absent(c, "/data/folder");
+    assert_non_null(fbr_closure_notes(c)[1]);
+    fbr_closure_free(strict);
+    fbr_closure_free(c);
+}
+
 static void test_folders_of_modules_go_without_histories(void **state)
 {
     struct fbr_closure *c = new_closure(NULL);
@@ -659,6 +686,7 @@ int main(void)
         CASE(test_library_path_stands_between_rpath_and_runpath),
         CASE(test_what_the_process_has_loaded_counts_where_nothing_else_is_found),
         CASE(test_data_brings_no_interpreter_and_may_be_missing),
+        CASE(test_data_that_its_user_may_not_read_is_left_out),
         CASE(test_folders_of_modules_go_without_histories),
         CASE(test_directories_of_ld_so_conf_and_the_cache_that_leads_to_them),
         CASE(test_words_of_ld_so_conf),
