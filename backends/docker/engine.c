@@ -236,8 +236,7 @@ static int check_socket(const char *path, struct fbr_error *err)
 }
 
 /* Reads ca.pem, cert.pem and key.pem, the files of the docker command. */
-static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, char *pem[3],
-                    struct fbr_error *err)
+static int load_tls(struct fbr_docker_engine *e, struct fbr_error *err)
 {
     static const char *const files[] = {"ca.pem", "cert.pem", "key.pem"};
     const char *dir = fbr_getenv("DOCKER_CERT_PATH"), *home = fbr_getenv("HOME");
@@ -248,17 +247,17 @@ static int load_tls(struct fbr_docker_engine *e, struct fbr_http_options *o, cha
     dir = e->certs[0] ? e->certs : dir && dir[0] ? dir : own;
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof(path), "%.3000s/%s", dir, files[i]);
-        pem[i] = fbr_fds_slurp(path, NULL, &why);
-        if (!pem[i])
+        e->pem[i] = fbr_fds_slurp(path, NULL, &why);
+        if (!e->pem[i])
             return fbr_fail(err, -EKEYREJECTED, "TLS (%s): %s",
                             e->certs[0] ? "docker's context has keys" : "DOCKER_TLS_VERIFY is set",
                             why.text);
     }
     if (dir != e->certs)
         snprintf(e->certs, sizeof(e->certs), "%.250s", dir);
-    o->ca = pem[0];
-    o->cert = pem[1];
-    o->key = pem[2];
+    e->options.ca = e->pem[0];
+    e->options.cert = e->pem[1];
+    e->options.key = e->pem[2];
     return 0;
 }
 
@@ -270,8 +269,7 @@ static bool is_this_machine(const char *host)
            strcmp(host, "::1") == 0 || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
-static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct fbr_http_options *o,
-                       char url[300], char *pem[3], struct fbr_error *err)
+static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct fbr_error *err)
 {
     const char *verify = fbr_getenv("DOCKER_TLS_VERIFY");
     /* of an IPv6 address */
@@ -280,7 +278,7 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     bool tls = (verify && verify[0]) || e->certs[0];
     /* else the port of the docker command */
     const char *port = *rest == ':' ? "" : tls ? ":2376" : ":2375";
-    int rc = tls ? load_tls(e, o, pem, err) : 0;
+    int rc = tls ? load_tls(e, err) : 0;
 
     if (rc < 0)
         return rc;
@@ -288,9 +286,9 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
         snprintf(e->host, sizeof(e->host), "%.*s", (int)(end - address - 1), address + 1);
     else
         snprintf(e->host, sizeof(e->host), "%.*s", (int)(rest - address), address);
-    snprintf(url, 300, "%s://%.*s%s%.100s", tls ? "https" : "http",
+    snprintf(e->url, sizeof(e->url), "%s://%.*s%s%.100s", tls ? "https" : "http",
              rest - address < 150 ? (int)(rest - address) : 150, address, port, rest);
-    o->url = url;
+    e->options.url = e->url;
     /* its containers reach us as the containers of a local socket do */
     if (is_this_machine(e->host))
         e->host[0] = '\0';
@@ -301,8 +299,7 @@ static int connect_tcp(struct fbr_docker_engine *e, const char *address, struct 
     return 0;
 }
 
-static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
-                struct fbr_http_options *o, char url[300], char *pem[3], struct fbr_error *err)
+static int find(struct fbr_docker_engine *e, const struct fbr_config *config, struct fbr_error *err)
 {
     char usual[300];
     const char *host = fbr_config_str(config, "docker_host");
@@ -317,13 +314,13 @@ static int find(struct fbr_docker_engine *e, const struct fbr_config *config,
     snprintf(e->address, sizeof(e->address), "%.250s", host);
     snprintf(e->name, sizeof(e->name), "the Docker engine at %.250s", host);
     if (strncmp(host, "unix:///", 8) == 0) {
-        o->url = "http://localhost";
-        snprintf(url, 300, "%.290s", host + 7);
-        o->socket = url;
-        return check_socket(o->socket, err);
+        e->options.url = "http://localhost";
+        snprintf(e->url, sizeof(e->url), "%.290s", host + 7);
+        e->options.socket = e->url;
+        return check_socket(e->url, err);
     }
     if (strncmp(host, "tcp://", 6) == 0)
-        return connect_tcp(e, host + 6, o, url, pem, err);
+        return connect_tcp(e, host + 6, err);
     return fbr_fail(err, -EINVAL,
                     "%s %.200s is invalid: use unix:///path or tcp://host:port; for ssh:// forward "
                     "the socket (ssh -L /tmp/docker.sock:/var/run/docker.sock HOST)",
@@ -376,21 +373,15 @@ static int ask_version(struct fbr_docker_engine *e, struct fbr_error *err)
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,
                            const struct fbr_config *config, struct fbr_error *err)
 {
-    /* The engine answers 500 to a request that it cannot do, and a minute later it still cannot do
-     * it. */
-    struct fbr_http_options o = {.http1 = true, .final_500 = true};
-    char url[300];
-    char *pem[3] = {NULL, NULL, NULL};
     int rc;
 
     memset(e, 0, sizeof(*e));
-    rc = find(e, config, &o, url, pem, err);
-    rc = rc < 0 ? rc : fbr_http_open(&e->http, loop, &o, err);
-    if (pem[2])
-        explicit_bzero(pem[2], strlen(pem[2]));
-    for (int i = 0; i < 3; i++)
-        free(pem[i]);
-    if (rc < 0 || (rc = ask_version(e, err)) < 0) {
+    /* The engine answers 500 to a request that it cannot do, and a minute later it still cannot do
+     * it. */
+    e->options = (struct fbr_http_options){.http1 = true, .final_500 = true};
+    if ((rc = find(e, config, err)) < 0 ||
+        (rc = fbr_http_open(&e->http, loop, &e->options, err)) < 0 ||
+        (rc = ask_version(e, err)) < 0) {
         fbr_docker_engine_close(e);
         return rc;
     }
@@ -402,6 +393,12 @@ void fbr_docker_engine_close(struct fbr_docker_engine *e)
 {
     fbr_http_close(e->http);
     e->http = NULL;
+    if (e->pem[2])
+        explicit_bzero(e->pem[2], strlen(e->pem[2]));
+    for (int i = 0; i < 3; i++) {
+        free(e->pem[i]);
+        e->pem[i] = NULL;
+    }
 }
 
 /* ---- The way back ---- */

@@ -20,6 +20,9 @@ struct fbr_docker_engine {
     char version[40];  /* of the engine */
     char own[65];      /* the container in which we run; "": none */
     char own_image[128], own_network[128], own_address[FBR_HOST_ADDRESS_MAX];
+    struct fbr_http_options options;
+    /* texts of `options`; pem[2] is secret */
+    char url[300], *pem[3];
 };
 
 int fbr_docker_engine_open(struct fbr_docker_engine *e, struct fbr_loop *loop,

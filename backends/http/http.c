@@ -38,7 +38,7 @@ static bool worth_repeating(const struct fbr_http_call *c, const struct fbr_http
         fbr_now_ms() >= c->until)
         return false;
     return a->status == 0 || a->status == 429 || (a->status >= 502 && a->status <= 504) ||
-           (a->status == 500 && !c->h->o.final_500);
+           (a->status == 500 && !c->h->o->final_500);
 }
 
 /* Between half of the time and all of it, by the nanoseconds of the clock, so that many clients do
@@ -129,7 +129,7 @@ static bool start_next(struct fbr_http *h)
         if (c->state != FBR_HTTP_WAITING || c->not_before > now)
             continue;
         c->not_before = 0; /* from now on it waits only for its turn */
-        if (!c->r.data && h->running >= h->o.parallel)
+        if (!c->r.data && h->running >= h->parallel)
             continue;
         if (fbr_http_begin(c, h->multi) < 0) {
             end(c, &none);
@@ -302,50 +302,11 @@ static void init_once(void)
     curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static const size_t texts[] = {
-    offsetof(struct fbr_http_options, url),   offsetof(struct fbr_http_options, socket),
-    offsetof(struct fbr_http_options, proxy), offsetof(struct fbr_http_options, no_proxy),
-    offsetof(struct fbr_http_options, ca),    offsetof(struct fbr_http_options, cert),
-    offsetof(struct fbr_http_options, key),   offsetof(struct fbr_http_options, server_name),
-    offsetof(struct fbr_http_options, user),  offsetof(struct fbr_http_options, password)};
-
-static const char **text_of(struct fbr_http_options *o, size_t i)
-{
-    return (const char **)(void *)((char *)o + texts[i]);
-}
-
-/* Replaces the texts by copies. After -ENOMEM, too, free_texts() frees the texts. */
-static int copy_texts(struct fbr_http_options *o)
-{
-    int rc = 0;
-
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        const char **text = text_of(o, i);
-
-        if (*text && !(*text = strdup(*text)))
-            rc = -ENOMEM;
-    }
-    return rc;
-}
-
-/* Some of them are secrets. */
-static void free_texts(struct fbr_http_options *o)
-{
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        char *text = (char *)(uintptr_t)*text_of(o, i);
-
-        if (text)
-            explicit_bzero(text, strlen(text));
-        free(text);
-    }
-}
-
 /* For a name of the server that differs from the address: the URL gets the name, and libcurl is
  * given the address to connect to. */
 static int rename_server(struct fbr_http *h, const char *url)
 {
     const char *host = strstr(url, "://"), *end, *bracket, *port;
-    char *renamed;
 
     host = host ? host + 3 : url;
     end = host + strcspn(host, "/");
@@ -353,17 +314,15 @@ static int rename_server(struct fbr_http *h, const char *url)
     port = memchr(bracket ? bracket : host, ':', (size_t)(end - (bracket ? bracket : host)));
     snprintf(h->connect_to, sizeof(h->connect_to), "::%.*s%s", (int)(end - host), host,
              port ? "" : ":443");
-    if (asprintf(&renamed, "%.*s%s:443%s", (int)(host - url), url, h->o.server_name, end) < 0)
+    if (asprintf(&h->renamed, "%.*s%s:443%s", (int)(host - url), url, h->o->server_name, end) < 0)
         return -ENOMEM;
-    free((void *)(uintptr_t)h->o.url);
-    h->o.url = renamed;
     h->connect_to_list.data = h->connect_to;
     return 0;
 }
 
 static void free_client(struct fbr_http *h)
 {
-    free_texts(&h->o);
+    free(h->renamed);
     fbr_timer_fini(&h->timer);
     fbr_timer_fini(&h->later);
     curl_multi_cleanup(h->multi);
@@ -380,11 +339,10 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
         return fbr_fail(err, -ENOMEM, "out of memory");
     pthread_once(&once, init_once);
     h->loop = loop;
-    h->o = *o;
-    if (!h->o.parallel)
-        h->o.parallel = PARALLEL;
+    h->o = o;
+    h->parallel = o->parallel ? o->parallel : PARALLEL;
     h->multi = curl_multi_init();
-    if (copy_texts(&h->o) < 0 || !h->multi || fbr_timer_init(&h->timer, loop, on_timer, h) < 0 ||
+    if (!h->multi || fbr_timer_init(&h->timer, loop, on_timer, h) < 0 ||
         fbr_timer_init(&h->later, loop, on_later, h) < 0 ||
         (o->server_name && rename_server(h, o->url) < 0)) {
         free_client(h);
@@ -394,25 +352,8 @@ int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr
     curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
     curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer_wanted);
     curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->o.parallel);
+    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->parallel);
     *out = h;
-    return 0;
-}
-
-int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, const char *key)
-{
-    struct fbr_http_options o = {.ca = ca, .cert = cert, .key = key};
-    struct fbr_http_options old = {.ca = h->o.ca, .cert = h->o.cert, .key = h->o.key};
-    int rc = copy_texts(&o);
-
-    if (rc < 0) {
-        free_texts(&o);
-        return rc;
-    }
-    free_texts(&old);
-    h->o.ca = o.ca;
-    h->o.cert = o.cert;
-    h->o.key = o.key;
     return 0;
 }
 

@@ -23,7 +23,8 @@
 struct fbr_http;
 struct fbr_http_call;
 
-/* Texts are copied. NULL or 0: not set, or the default. */
+/* They and their texts belong to the caller, and stay until the client is closed. NULL or 0: not
+ * set, or the default. */
 struct fbr_http_options {
     const char *url;    /* "https://host:6443/prefix", "http://localhost" */
     const char *socket; /* path of a unix socket to use instead of the host of `url` */
@@ -31,7 +32,7 @@ struct fbr_http_options {
      * environment says */
     const char *proxy;
     const char *no_proxy; /* hosts that are reached without it, as in $NO_PROXY */
-    /* PEM text in memory, not files. */
+    /* PEM text in memory, not files; others count from the next attempt on. */
     const char *ca;         /* accepted CAs of the server's certificate; NULL: the system's CAs */
     const char *cert, *key; /* the client's certificate */
     /* for SNI and the check of the certificate, instead of the host of `url` */
@@ -39,7 +40,7 @@ struct fbr_http_options {
     bool insecure; /* the certificate is not checked; only on a user's explicit request */
     const char *user, *password; /* basic authentication */
     /* Called before each attempt: returns the bearer token, or NULL. The text is used before
-     * control returns to the loop. May call fbr_http_use_cert(). */
+     * control returns to the loop. May change ca, cert and key. */
     const char *(*token)(void *user);
     void *token_user;
     unsigned parallel; /* most requests at once; 0: 16 */
@@ -93,9 +94,6 @@ struct fbr_http_stats {
 
 int fbr_http_open(struct fbr_http **out, struct fbr_loop *loop, const struct fbr_http_options *o,
                   struct fbr_error *err);
-/* From the next attempt on, accepts these CAs and shows this certificate. The texts are copied.
- * -ENOMEM. */
-int fbr_http_use_cert(struct fbr_http *h, const char *ca, const char *cert, const char *key);
 /* No callback runs after it. */
 void fbr_http_close(struct fbr_http *h);
 

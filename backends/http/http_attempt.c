@@ -35,7 +35,7 @@ struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_re
     if (!r->timeout_ms && !r->data)
         c->r.timeout_ms = TIMEOUT_MS;
     c->until = fbr_now_ms() + r->patience_ms;
-    if (asprintf(&c->url, "%s%s", h->o.url, r->path) < 0)
+    if (asprintf(&c->url, "%s%s", h->renamed ? h->renamed : h->o->url, r->path) < 0)
         c->url = NULL;
     if (!c->url || !c->r.type || (r->body && !body)) {
         fbr_http_free(c);
@@ -128,10 +128,10 @@ static void set_blob(CURL *easy, CURLoption option, const char *text)
  * name that is known there alone. */
 static void set_proxy(const struct fbr_http *h, CURL *easy)
 {
-    curl_easy_setopt(easy, CURLOPT_PROXY, h->o.proxy ? h->o.proxy : "");
-    curl_easy_setopt(easy, CURLOPT_NOPROXY, h->o.no_proxy ? h->o.no_proxy : "");
-    if (h->o.proxy && !strncmp(h->o.proxy, "socks5://", 9)) {
-        curl_easy_setopt(easy, CURLOPT_PROXY, h->o.proxy + 9);
+    curl_easy_setopt(easy, CURLOPT_PROXY, h->o->proxy ? h->o->proxy : "");
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, h->o->no_proxy ? h->o->no_proxy : "");
+    if (h->o->proxy && !strncmp(h->o->proxy, "socks5://", 9)) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, h->o->proxy + 9);
         curl_easy_setopt(easy, CURLOPT_PROXYTYPE, (long)CURLPROXY_SOCKS5_HOSTNAME);
     }
 }
@@ -148,24 +148,24 @@ static void set_server(const struct fbr_http *h, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
-                     h->o.http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->o.http1 ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->o.socket);
+                     h->o->http1 ? CURL_HTTP_VERSION_1_1 : CURL_HTTP_VERSION_2TLS);
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, h->o->http1 ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, h->o->socket);
     set_proxy(h, easy);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, 15L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 5L);
     curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->o.insecure ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->o.insecure ? 0L : 2L);
-    set_blob(easy, CURLOPT_CAINFO_BLOB, h->o.ca);
-    set_blob(easy, CURLOPT_SSLCERT_BLOB, h->o.cert);
-    set_blob(easy, CURLOPT_SSLKEY_BLOB, h->o.key);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, h->o->insecure ? 0L : 1L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, h->o->insecure ? 0L : 2L);
+    set_blob(easy, CURLOPT_CAINFO_BLOB, h->o->ca);
+    set_blob(easy, CURLOPT_SSLCERT_BLOB, h->o->cert);
+    set_blob(easy, CURLOPT_SSLKEY_BLOB, h->o->key);
     /* without a password libcurl 7.88 crashes at an encrypted key, and so nothing asks for one */
     curl_easy_setopt(easy, CURLOPT_KEYPASSWD, "");
-    if (h->o.user) {
-        curl_easy_setopt(easy, CURLOPT_USERNAME, h->o.user);
-        curl_easy_setopt(easy, CURLOPT_PASSWORD, h->o.password ? h->o.password : "");
+    if (h->o->user) {
+        curl_easy_setopt(easy, CURLOPT_USERNAME, h->o->user);
+        curl_easy_setopt(easy, CURLOPT_PASSWORD, h->o->password ? h->o->password : "");
     }
 }
 
@@ -203,7 +203,7 @@ static int add_token(struct fbr_http_call *c, const char *token)
 static int set_headers(struct fbr_http_call *c)
 {
     const struct fbr_http *h = c->h;
-    const char *token = h->o.token ? h->o.token(h->o.token_user) : NULL;
+    const char *token = h->o->token ? h->o->token(h->o->token_user) : NULL;
     char text[128];
 
     drop_headers(c);
@@ -263,7 +263,7 @@ int fbr_http_begin(struct fbr_http_call *c, CURLM *multi)
     rc = set_headers(c); /* first: with a new token may come another certificate */
     set_server(c->h, c->easy);
     set_request(c);
-    if (c->h->o.server_name)
+    if (c->h->o->server_name)
         curl_easy_setopt(c->easy, CURLOPT_CONNECT_TO, &c->h->connect_to_list);
     if (rc < 0 || curl_multi_add_handle(multi, c->easy) != CURLM_OK) {
         curl_easy_cleanup(c->easy);
@@ -419,7 +419,7 @@ void fbr_http_now(struct fbr_http *h, const struct fbr_http_request *r, size_t n
     for (size_t i = 0; calls && i < n; i++)
         calls[i] = fbr_http_make(h, &r[i]);
     while (calls && multi && left && (now = fbr_now_ms()) < until) {
-        while (next < n && running < h->o.parallel) {
+        while (next < n && running < h->parallel) {
             struct fbr_http_call *c = calls[next++];
 
             if (c && fbr_http_begin(c, multi) == 0)

@@ -40,7 +40,9 @@ struct fbr_http {
     unsigned running; /* streams not counted */
     int inside;       /* depth of calls inside libcurl */
     bool blind;       /* a socket that libcurl waits for is not watched, for lack of memory */
-    struct fbr_http_options o; /* with copies of its texts */
+    const struct fbr_http_options *o;
+    unsigned parallel;
+    char *renamed; /* the URL with the name of the server; NULL: that of `o` */
     char connect_to[512];
     struct curl_slist connect_to_list; /* for connect_to, while requests run */
     struct fbr_http_stats stats;

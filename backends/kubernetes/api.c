@@ -321,36 +321,35 @@ static void take_host(struct fbr_kube_api *a)
 static const char *token(void *api)
 {
     struct fbr_kube_api *a = api;
-    const struct fbr_kube_config *c = &a->config;
     const char *text = fbr_kube_creds_token(a->creds);
 
-    if (fbr_kube_creds_other_cert(a->creds) &&
-        (fbr_http_use_cert(a->calls, c->ca, c->cert, c->key) < 0 ||
-         fbr_http_use_cert(a->streams, c->ca, c->cert, c->key) < 0))
-        fbr_warn("kubernetes: out of memory for another certificate");
+    for (size_t i = 0; i < 2; i++) {
+        a->options[i].ca = a->config.ca;
+        a->options[i].cert = a->config.cert;
+        a->options[i].key = a->config.key;
+    }
     return text;
 }
 
 static int open_clients(struct fbr_kube_api *a, struct fbr_error *err)
 {
     const struct fbr_kube_config *c = &a->config;
-    struct fbr_http_options o = {.url = c->server,
-                                 .proxy = c->proxy ? c->proxy : c->env_proxy,
-                                 .no_proxy = c->no_proxy,
-                                 .ca = c->ca,
-                                 .cert = c->cert,
-                                 .key = c->key,
-                                 .server_name = c->server_name,
-                                 .insecure = c->insecure,
-                                 .user = c->user,
-                                 .password = c->password,
-                                 .token = token,
-                                 .token_user = a,
-                                 .parallel = PARALLEL};
-    int rc = fbr_http_open(&a->calls, a->loop, &o, err);
+    int rc;
 
-    o.http1 = true;
-    return rc < 0 ? rc : fbr_http_open(&a->streams, a->loop, &o, err);
+    a->options[0] = (struct fbr_http_options){.url = c->server,
+                                              .proxy = c->proxy ? c->proxy : c->env_proxy,
+                                              .no_proxy = c->no_proxy,
+                                              .server_name = c->server_name,
+                                              .insecure = c->insecure,
+                                              .user = c->user,
+                                              .password = c->password,
+                                              .token = token,
+                                              .token_user = a,
+                                              .parallel = PARALLEL};
+    a->options[1] = a->options[0];
+    a->options[1].http1 = true;
+    rc = fbr_http_open(&a->calls, a->loop, &a->options[0], err);
+    return rc < 0 ? rc : fbr_http_open(&a->streams, a->loop, &a->options[1], err);
 }
 
 static bool is_name(const char *text)

@@ -21,9 +21,10 @@ struct fbr_kube_api {
     struct fbr_loop *loop;
     struct fbr_kube_config config;
     struct fbr_kube_creds *creds;
-    struct fbr_http *calls;            /* short requests, over few connections */
-    struct fbr_http *streams;          /* watches and logs: each has a connection of its own */
-    struct fbr_kube_request *requests; /* requests without an answer */
+    struct fbr_http *calls;             /* short requests, over few connections */
+    struct fbr_http *streams;           /* watches and logs: each has a connection of its own */
+    struct fbr_http_options options[2]; /* of both */
+    struct fbr_kube_request *requests;  /* requests without an answer */
     /* when a stream broke or a request got no answer, by fbr_now_ms(); 0: never */
     uint64_t away_at;
     bool no_logs;  /* the missing permission to read logs was reported */

@@ -40,7 +40,6 @@ struct fbr_kube_creds {
     uint64_t ran_at;
     unsigned failures; /* of the plugin, since it last gave something */
     bool running;      /* the thread runs */
-    bool other_cert;   /* a certificate in `config` is another one, and not yet in use */
     pthread_t thread;
     /* Shared by the two threads: `fresh` is the thread's until it is `ready`. */
     atomic_bool ready;
@@ -219,7 +218,7 @@ static void *run_again(void *arg)
     return NULL;
 }
 
-/* Takes over the token, and the certificate with its key if they are other ones; frees the rest. */
+/* Takes over the token, and the certificate with its key; frees the rest. */
 static void take(struct fbr_kube_creds *c, struct fbr_kube_credential *got)
 {
     struct fbr_kube_config *to = c->config;
@@ -231,13 +230,12 @@ static void take(struct fbr_kube_creds *c, struct fbr_kube_credential *got)
         c->token = got->token;
         got->token = NULL;
     }
-    if (got->cert && got->key && (!to->cert || strcmp(got->cert, to->cert) != 0)) {
+    if (got->cert && got->key) {
         free(to->cert);
         fbr_kube_forget(&to->key);
         to->cert = got->cert;
         to->key = got->key;
         got->cert = got->key = NULL;
-        c->other_cert = true;
     }
     fbr_kube_credential_fini(got);
 }
@@ -282,10 +280,9 @@ static void read_ca(struct fbr_kube_creds *c)
     struct fbr_kube_config *to = c->config;
     char *text = fbr_fds_slurp(to->ca_file, NULL, NULL);
 
-    if (text && text[0] && strcmp(text, to->ca) != 0) {
+    if (text && text[0]) {
         free(to->ca);
         to->ca = text;
-        c->other_cert = true;
     } else {
         free(text);
     }
@@ -326,14 +323,6 @@ const char *fbr_kube_creds_token(void *creds)
         fbr_warn("kubernetes: %s", err.text);
     }
     return c->token ? c->token : c->config->token;
-}
-
-bool fbr_kube_creds_other_cert(struct fbr_kube_creds *c)
-{
-    bool other = c->other_cert;
-
-    c->other_cert = false;
-    return other;
 }
 
 /* Reads the kubeconfig again, into which a new login writes the new token or certificate. */
@@ -392,7 +381,6 @@ static int run_first(struct fbr_kube_creds *c, struct fbr_error *err)
     if (rc < 0)
         return rc;
     take(c, &got);
-    c->other_cert = false;
     return 0;
 }
 

@@ -27,8 +27,6 @@ int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *con
 void fbr_kube_creds_close(struct fbr_kube_creds *c);
 /* Returns the bearer token, or NULL; for struct fbr_http_options. */
 const char *fbr_kube_creds_token(void *creds);
-/* Whether `config` has received another client certificate, or other CAs, since the last call. */
-bool fbr_kube_creds_other_cert(struct fbr_kube_creds *c);
 /* Call when the server has refused our credentials: gets new ones, if possible. True: a repetition
  * in a moment is worthwhile. */
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c);

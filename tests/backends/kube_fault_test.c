@@ -130,7 +130,7 @@ static int ask(struct bench *b)
 static int open_and_send(void *arg)
 {
     struct bench *b = arg;
-    struct fbr_http_options o = {.url = b->url, .token = fbr_kube_creds_token};
+    struct fbr_http_options *o = b->api.options;
 
     b->api.loop = b->loop;
     b->api.config.server = b->url;
@@ -144,8 +144,9 @@ static int open_and_send(void *arg)
     b->api.namespace_ = "n";
     if (fbr_kube_creds_open(&b->api.creds, &b->api.config, NULL) < 0)
         return -1;
-    o.token_user = b->api.creds;
-    if (fbr_http_open(&b->api.calls, b->loop, &o, NULL) < 0)
+    *o = (struct fbr_http_options){
+        .url = b->url, .token = fbr_kube_creds_token, .token_user = b->api.creds};
+    if (fbr_http_open(&b->api.calls, b->loop, o, NULL) < 0)
         return -1;
     if (b->objects)
         return remove_objects(b);

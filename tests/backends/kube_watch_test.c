@@ -43,7 +43,7 @@ struct bench {
     struct fbr_kube_api api;
     struct fbr_kube_watch *watch;
     sem_t last;
-    char told[256], wrong[600];
+    char url[64], told[256], wrong[600];
     uint64_t came_ms, pause_ms; /* when a request came; the ms before the last list */
 };
 
@@ -98,16 +98,16 @@ static int set_up(void *arg)
 {
     static const struct fbr_kube_watch_ops ops = {on_pod, on_listing, on_listed, on_trouble};
     struct bench *b = arg;
-    char url[64];
-    struct fbr_http_options o = {.url = url};
+    struct fbr_http_options *o = b->api.options;
 
-    snprintf(url, sizeof(url), "http://127.0.0.1:%d", http_server_port(b->server));
+    o->url = b->url;
+    snprintf(b->url, sizeof(b->url), "http://127.0.0.1:%d", http_server_port(b->server));
     b->api.loop = b->loop;
-    b->api.config.server = url;
+    b->api.config.server = b->url;
     b->api.namespace_ = "n";
     if (fbr_kube_creds_open(&b->api.creds, &b->api.config, NULL) < 0 ||
-        fbr_http_open(&b->api.calls, b->loop, &o, NULL) < 0 ||
-        fbr_http_open(&b->api.streams, b->loop, &o, NULL) < 0)
+        fbr_http_open(&b->api.calls, b->loop, o, NULL) < 0 ||
+        fbr_http_open(&b->api.streams, b->loop, o, NULL) < 0)
         return -1;
     return fbr_kube_watch_open(&b->watch, &b->api, "run%3Dx", &ops, b, NULL);
 }
