@@ -64,7 +64,7 @@ struct fbr_http_answer {
 struct fbr_http_request {
     const char *method; /* "GET"; not copied */
     const char *path;   /* with its query, escaped (fbr_http_escape()) */
-    const char *type;   /* of the body; NULL: application/json */
+    const char *type;   /* of the body; NULL: application/json; not copied */
     const void *body;   /* copied */
     size_t len;
     /* > 0: the body is read from this file, from its position. The caller owns the file and keeps

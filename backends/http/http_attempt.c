@@ -30,14 +30,13 @@ struct fbr_http_call *fbr_http_make(struct fbr_http *h, const struct fbr_http_re
     }
     c->h = h;
     c->r = *r;
-    c->r.type = strdup(r->type ? r->type : "application/json");
     c->r.body = body ? memcpy(body, r->body, r->len) : NULL;
     if (!r->timeout_ms && !r->data)
         c->r.timeout_ms = TIMEOUT_MS;
     c->until = fbr_now_ms() + r->patience_ms;
     if (asprintf(&c->url, "%s%s", h->renamed ? h->renamed : h->o->url, r->path) < 0)
         c->url = NULL;
-    if (!c->url || !c->r.type || (r->body && !body)) {
+    if (!c->url || (r->body && !body)) {
         fbr_http_free(c);
         return NULL;
     }
@@ -207,7 +206,8 @@ static int set_headers(struct fbr_http_call *c)
     char text[128];
 
     drop_headers(c);
-    snprintf(text, sizeof(text), "Content-Type: %.100s", c->r.type);
+    snprintf(text, sizeof(text), "Content-Type: %.100s",
+             c->r.type ? c->r.type : "application/json");
     if (add_header(c, text) < 0 || add_header(c, "Expect:") < 0 ||
         (token && add_token(c, token) < 0))
         return -ENOMEM;
@@ -308,7 +308,6 @@ void fbr_http_free(struct fbr_http_call *c)
     if (c->r.body)
         explicit_bzero((void *)(uintptr_t)c->r.body, c->r.len);
     free((void *)(uintptr_t)c->r.body);
-    free((void *)(uintptr_t)c->r.type);
     free(c->url);
     free(c);
 }

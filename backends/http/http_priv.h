@@ -20,7 +20,7 @@ struct fbr_http_call {
     CURL *easy;
     struct curl_slist *headers;
     enum fbr_http_state state;
-    struct fbr_http_request r; /* with copies of its type and its body */
+    struct fbr_http_request r; /* with a copy of its body */
     char *url;
     int64_t body_at;            /* position in body_fd at which the body begins */
     uint64_t until, not_before; /* clock of fbr_now_ms() */
