@@ -190,12 +190,12 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
     const struct fbr_kube_exec *x = &c->config->exec;
     char path[PATH_MAX];
     struct fbr_buf text = {0};
-    int rc = fbr_spawn_find(x->command, path, sizeof(path), err);
+    int rc = fbr_spawn_find(x->argv.at[0], path, sizeof(path), err);
 
     if (rc == -ENAMETOOLONG)
         return fbr_wrap(err, "exec plugin");
     if (rc < 0)
-        return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->command, fbr_strerror(rc),
+        return fbr_fail(err, rc, "exec plugin %s: %s%s%.300s", x->argv.at[0], fbr_strerror(rc),
                         x->hint ? "; " : "", x->hint ? x->hint : "");
     rc = run_plugin(c, path, &text, err);
     if (rc == 0)
@@ -203,7 +203,7 @@ static int run(struct fbr_kube_creds *c, struct fbr_kube_credential *out, struct
     if (text.data)
         explicit_bzero(text.data, text.len);
     fbr_buf_fini(&text);
-    return rc < 0 ? fbr_wrap(err, "exec plugin %s", x->command) : 0;
+    return rc < 0 ? fbr_wrap(err, "exec plugin %s", x->argv.at[0]) : 0;
 }
 
 static void *run_again(void *arg)
@@ -313,7 +313,7 @@ const char *fbr_kube_creds_token(void *creds)
     struct fbr_kube_creds *c = creds;
     struct fbr_error err = {0, ""};
 
-    if (c->config->exec.command) {
+    if (c->config->exec.argv.n) {
         take_fresh(c);
         if (is_due(c))
             begin_again(c);
@@ -344,7 +344,7 @@ static bool read_config(struct fbr_kube_creds *c)
 
 bool fbr_kube_creds_refused(struct fbr_kube_creds *c)
 {
-    if (c->config->exec.command)
+    if (c->config->exec.argv.n)
         begin_again(c);
     else if (c->config->token_file)
         c->read_at = 0;
@@ -393,7 +393,7 @@ int fbr_kube_creds_open(struct fbr_kube_creds **out, struct fbr_kube_config *con
     if (!c)
         return fbr_fail(err, -ENOMEM, "out of memory");
     c->config = config;
-    if (config->exec.command)
+    if (config->exec.argv.n)
         rc = run_first(c, err);
     else if (config->token_file && !config->token)
         rc = read_file(c, err);

@@ -45,7 +45,6 @@ void fbr_kube_config_fini(struct fbr_kube_config *c)
     fbr_kube_forget(&c->password);
     free(c->namespace_);
     free(c->context);
-    free(c->exec.command);
     fbr_args_fini(&c->exec.argv);
     fbr_args_fini(&c->exec.env);
     free(c->exec.version);
@@ -147,23 +146,23 @@ static int take_pem(char **out, const struct json_t *in, const char *key, struct
 static int take_exec(struct fbr_kube_exec *x, const struct json_t *in, struct fbr_error *err)
 {
     static const char group[] = "client.authentication.k8s.io/";
+    const char *command = fbr_json_text(in, "command", NULL);
     const struct json_t *args = fbr_json_at(in, "args", NULL), *env = fbr_json_at(in, "env", NULL);
     size_t nargs = fbr_json_count(args), nenv = fbr_json_count(env);
 
     if (!in)
         return 0;
-    x->command = fbr_json_dup(in, "command");
     x->version = fbr_json_dup(in, "apiVersion");
     x->hint = fbr_json_dup(in, "installHint");
     x->cluster = fbr_json_bool(in, "provideClusterInfo", NULL);
-    if (!x->command)
+    if (!command[0])
         return fbr_fail(err, -EINVAL, "its exec plugin has no command");
     if (!x->version || strncmp(x->version, group, strlen(group)) != 0)
         return fbr_fail(err, -EINVAL,
                         "its exec plugin has apiVersion '%.64s'; known are %sv1 and "
                         "%sv1beta1",
                         x->version ? x->version : "", group, group);
-    fbr_args_addf(&x->argv, "%s", x->command);
+    fbr_args_addf(&x->argv, "%s", command);
     for (size_t i = 0; i < nargs && i < MAX_ARGS; i++)
         fbr_args_addf(&x->argv, "%s", fbr_json_text(fbr_json_item(args, i), NULL));
     for (size_t i = 0; i < nenv && i < MAX_ARGS; i++)

@@ -19,8 +19,7 @@ struct json_t;
 
 /* A program that prints credentials (ExecCredential, client.authentication.k8s.io). */
 struct fbr_kube_exec {
-    char *command;        /* NULL: none */
-    struct fbr_args argv; /* the first one is the command */
+    struct fbr_args argv; /* empty: none */
     struct fbr_args env;  /* NAME=VALUE, added to our environment */
     char *version;        /* "client.authentication.k8s.io/v1" */
     char *hint;           /* how to install the program; may be NULL */

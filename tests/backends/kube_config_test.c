@@ -307,7 +307,7 @@ static void a_context_can_be_chosen(void **state)
     fbr_kube_config_fini(&c);
     assert_int_equal(fbr_kube_config_load(&c, "three", NULL), 0);
     snprintf(path, sizeof(path), "%s/./plugin", folder);
-    assert_string_equal(c.exec.command, path);
+    assert_string_equal(c.exec.argv.at[0], path);
     assert_string_equal(c.exec.argv.at[2], "token");
     assert_null(c.exec.argv.at[3]);
     assert_string_equal(c.exec.env.at[0], "A=b");
@@ -513,7 +513,6 @@ static void plugin(struct fbr_kube_config *c, const char *script)
     memset(c, 0, sizeof(*c));
     c->server = strdup("https://h");
     c->namespace_ = strdup("n");
-    c->exec.command = strdup(path);
     c->exec.version = strdup(V);
     c->exec.cluster = true;
     assert_int_equal(fbr_args_addf(&c->exec.argv, "%s", path), 0);
@@ -640,8 +639,8 @@ static void a_plugin_that_fails_is_told(void **state)
     plugin(&c, "#!/bin/sh\necho hello\n");
     assert_true(fbr_kube_creds_open(&creds, &c, &err) < 0);
     assert_non_null(strstr(err.text, "not an ExecCredential"));
-    free(c.exec.command);
-    c.exec.command = strdup("fiber-no-such-plugin");
+    fbr_args_fini(&c.exec.argv);
+    assert_int_equal(fbr_args_addf(&c.exec.argv, "fiber-no-such-plugin"), 0);
     c.exec.hint = strdup("install it");
     assert_int_equal(fbr_kube_creds_open(&creds, &c, &err), -ENOENT);
     assert_non_null(strstr(err.text, "install it"));

@@ -136,8 +136,8 @@ static int open_and_send(void *arg)
     b->api.config.server = b->url;
     if (b->plugin) {
         b->argv[0] = b->file;
-        b->api.config.exec = (struct fbr_kube_exec){
-            .command = b->file, .argv = {.at = b->argv, .n = 1}, .version = (char *)EXEC_VERSION};
+        b->api.config.exec = (struct fbr_kube_exec){.argv = {.at = b->argv, .n = 1},
+                                                    .version = (char *)EXEC_VERSION};
     } else {
         b->api.config.token_file = b->file;
     }

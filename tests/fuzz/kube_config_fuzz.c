@@ -44,7 +44,7 @@ static void try_config(const struct json_t *file)
             require(err.text[0] && !c.server && !c.namespace_);
         } else {
             require(!strncmp(c.server, "http", 4) && c.namespace_ && c.context);
-            require(!c.cert == !c.key && (!c.exec.command || (c.exec.argv.n && c.exec.version)));
+            require(!c.cert == !c.key && (!c.exec.argv.n || c.exec.version));
             fbr_kube_config_fini(&c);
         }
     }
