@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,23 +20,10 @@
 #include "backends/kubernetes/credentials.h"
 #include "backends/kubernetes/yaml.h"
 #include "runtime/base/clock.h"
+#include "tests/support/clock_ahead.h"
 #include "tests/support/sync.h"
 
 static char folder[64];
-
-/* Ours instead of the system's: a pause of seconds is over when a test says so, or soon because each look at the clock
- * takes a second. */
-static _Atomic int64_t ahead_ms;
-static _Atomic int look_ms;
-
-int clock_gettime(clockid_t clock, struct timespec *t)
-{
-    int rc = (int)syscall(SYS_clock_gettime, clock, t);
-
-    if (clock == CLOCK_MONOTONIC)
-        t->tv_sec += (ahead_ms += look_ms) / 1000;
-    return rc;
-}
 
 static void write_file(const char *name, const char *text)
 {

@@ -5,14 +5,12 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +18,7 @@
 
 #include "backends/kubernetes/cleanup.h"
 #include "runtime/net/loop.h"
+#include "tests/support/clock_ahead.h"
 #include "tests/support/http_server.h"
 
 #define STATUS(code, message) \
@@ -30,19 +29,7 @@
 #define NO_ANSWER (-1)
 
 #define EXEC_VERSION "client.authentication.k8s.io/v1"
-#define BETWEEN_PLUGINS_S 5 /* a plugin runs no sooner again */
-
-/* Ours instead of the system's: a pause is over when a test says so. */
-static atomic_int ahead_s;
-
-int clock_gettime(clockid_t clock, struct timespec *t)
-{
-    int rc = (int)syscall(SYS_clock_gettime, clock, t);
-
-    if (clock == CLOCK_MONOTONIC)
-        t->tv_sec += ahead_s;
-    return rc;
-}
+#define BETWEEN_PLUGINS_MS 5000 /* a plugin runs no sooner again */
 
 struct step {
     int status;
@@ -83,7 +70,7 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 
     snprintf(b->last, sizeof(b->last), "%s", q->authorization);
     if (b->plugin && q->number == 1)
-        ahead_s += BETWEEN_PLUGINS_S;
+        ahead_ms += BETWEEN_PLUGINS_MS;
     if (s->token)
         write_token(b, s->token);
     if (s->status == NO_ANSWER) {
