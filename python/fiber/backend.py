@@ -62,7 +62,7 @@ def auto_select_backend():
     """Returns the backend that the place of this program says: a pod, an allocation of Slurm, else this machine."""
     if os.environ.get("KUBERNETES_SERVICE_HOST") and os.access(IN_A_POD, os.R_OK):
         return "kubernetes"
-    if os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_JOB_NODELIST"):
+    if os.environ.get("SLURM_JOB_ID") and {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE"} & os.environ.keys():
         return "slurm"
     return "local"
 

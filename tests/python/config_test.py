@@ -169,3 +169,15 @@ def test_the_backend():
     assert fiber.backend.get_backend().get_listen_addr()[0] == "127.0.0.1"
     with pytest.raises(fiber.ProcessError):
         fiber.backend.get_backend("nothing")
+
+
+@pytest.mark.parametrize("variables, name", [((), "local"), (("SLURM_JOB_ID",), "local"),
+                                             (("SLURM_JOB_ID", "SLURM_JOB_NODELIST"), "slurm"),
+                                             (("SLURM_JOB_ID", "SLURM_HET_SIZE"), "slurm")])
+def test_the_backend_that_the_place_says(monkeypatch, variables, name):
+    """As the library finds it: salloc lists no nodes for an allocation of several parts."""
+    for variable in ("KUBERNETES_SERVICE_HOST", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_HET_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable in variables:
+        monkeypatch.setenv(variable, "2")
+    assert fiber.backend.auto_select_backend() == name
