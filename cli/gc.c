@@ -47,7 +47,7 @@ static void report_job(struct gc *g, const struct orphan *j, const char *done, c
 {
     char command[400], master[40];
 
-    orphan_command(j, command, sizeof(command));
+    orphan_command(j, fbr_rt_any()->config, command, sizeof(command));
     orphan_master(j, master);
     if (g->is_json) {
         fbr_json_object(&g->json);

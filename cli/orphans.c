@@ -184,12 +184,12 @@ int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, cons
 
 /* ---- For users ---- */
 
-void orphan_command(const struct orphan *j, char *out, size_t size)
+void orphan_command(const struct orphan *j, const struct fbr_config *config, char *out, size_t size)
 {
     const struct fbr_backend_about *about = fbr_backend_about(j->backend);
 
     if (about && about->remove_command)
-        about->remove_command(j->id, out, size);
+        about->remove_command(config, j->id, out, size);
     else
         snprintf(out, size, "fiber gc --backend %s --all", j->backend);
 }
@@ -353,7 +353,7 @@ int orphan_run_elsewhere(const struct engine_jobs *at, const char *verb, struct 
     const struct fbr_backend_about *about = fbr_backend_about(at->jobs->backend);
     const struct orphan *job = about && about->in_master ? master_job(at) : NULL;
     const char *run = at->jobs->run;
-    char master[40], exec[400], self[256];
+    char master[40], exec[500], self[256];
 
     if (fbr_spawn_own_path(self, sizeof(self), NULL) < 0)
         snprintf(self, sizeof(self), "fiber");

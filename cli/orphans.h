@@ -56,7 +56,8 @@ void orphans_free(struct orphans *l);
  * last. */
 const char *orphans_backend(const char *only, size_t at);
 /* Writes the engine's command that removes the job: "docker rm -f 12ab". */
-void orphan_command(const struct orphan *j, char *out, size_t size);
+void orphan_command(const struct orphan *j, const struct fbr_config *config, char *out,
+                    size_t size);
 /* Writes "HOST:PID" of the job's master, for users. */
 void orphan_master(const struct orphan *j, char out[40]);
 long orphan_pid(const struct orphan *j); /* 0: unknown */

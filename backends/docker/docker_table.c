@@ -44,7 +44,7 @@ static const struct fbr_backend_advice advice = {
     .may = "usermod -aG docker $USER, and log in again",
 };
 
-static void remove_command(const char *id, char *out, size_t size)
+static void remove_command(const struct fbr_config *config, const char *id, char *out, size_t size)
 {
     snprintf(out, size, "docker rm -f %.12s", id);
 }

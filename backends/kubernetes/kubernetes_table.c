@@ -70,18 +70,27 @@ static int here(void)
     return host && host[0] && access(POD_TOKEN, R_OK) == 0;
 }
 
-static void remove_command(const char *id, char *out, size_t size)
+/* Writes a kubectl command for the cluster and the namespace of the settings. */
+static void put_kubectl(const struct fbr_config *config, const char *verb, char *out, size_t size)
 {
-    snprintf(out, size, "kubectl delete %s%s", strchr(id, '/') ? "" : "pod/", id);
+    const char *context = fbr_config_str(config, "kubernetes_context");
+    const char *space = fbr_config_str(config, "kubernetes_namespace");
+
+    snprintf(out, size, "kubectl %s%s%.100s%s%.63s ", verb, context[0] ? " --context " : "",
+             context, space[0] ? " -n " : "", space);
+}
+
+static void remove_command(const struct fbr_config *config, const char *id, char *out, size_t size)
+{
+    put_kubectl(config, "delete", out, size);
+    snprintf(out + strlen(out), size - strlen(out), "%s%s", strchr(id, '/') ? "" : "pod/", id);
 }
 
 static void in_master(const struct fbr_config *config, const char *id, const char *fiber, char *out,
                       size_t size)
 {
-    const char *space = config ? fbr_config_str(config, "kubernetes_namespace") : "";
-
-    snprintf(out, size, "kubectl exec%s%.63s %.63s -- %.200s", space[0] ? " -n " : "", space, id,
-             fiber);
+    put_kubectl(config, "exec", out, size);
+    snprintf(out + strlen(out), size - strlen(out), "%.63s -- %.200s", id, fiber);
 }
 
 static const char *const variables[] = {"FIBER_POD_NAME", NULL};

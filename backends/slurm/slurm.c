@@ -471,7 +471,7 @@ static int here(void)
     return job && job[0] && (fbr_getenv("SLURM_JOB_NODELIST") || fbr_getenv("SLURM_HET_SIZE"));
 }
 
-static void remove_command(const char *id, char *out, size_t size)
+static void remove_command(const struct fbr_config *config, const char *id, char *out, size_t size)
 {
     snprintf(out, size, "scancel %s", id);
 }

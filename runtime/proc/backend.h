@@ -240,7 +240,7 @@ struct fbr_backend_about {
      * backend. */
     int (*here)(void);
     /* Writes the command of its engine that removes a job by its `id`. */
-    void (*remove_command)(const char *id, char *out, size_t size);
+    void (*remove_command)(const struct fbr_config *config, const char *id, char *out, size_t size);
     const char *job; /* the engine's word for a job: "pod"; NULL: "job" */
     /* Writes the command that runs `fiber`, a path, in the job `id`, which is a master. NULL: none
      * of its jobs can be a master. */

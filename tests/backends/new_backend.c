@@ -158,7 +158,7 @@ static int here(void)
     return fbr_getenv("CABIN_JOB") != NULL;
 }
 
-static void remove_command(const char *id, char *out, size_t size)
+static void remove_command(const struct fbr_config *config, const char *id, char *out, size_t size)
 {
     snprintf(out, size, "rm cabin/%s", id);
 }

@@ -109,7 +109,10 @@ static const char *elsewhere(const char *run)
 {
     static struct fbr_error err;
     struct engine_jobs at = {.all = l};
+    struct fbr_config *config;
 
+    assert_int_equal(fbr_config_load(&config, NULL), 0);
+    at.backend.config = config;
     err = (struct fbr_error){0, ""};
     for (size_t i = 0; i < l.count && !at.jobs; i++)
         if (!strcmp(l.jobs[i].run, run)) {
@@ -118,6 +121,7 @@ static const char *elsewhere(const char *run)
         }
     assert_true(orphan_run_elsewhere(&at, "top", &err) < 0);
     assert_int_not_equal(err.code, 0);
+    fbr_config_free(config);
     return err.text;
 }
 

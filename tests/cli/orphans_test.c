@@ -95,20 +95,26 @@ static void one_that_lives_speaks_for_its_run_but_not_for_the_dead(void **state)
 
 static void the_command_that_removes_a_job_is_its_engines(void **state)
 {
+    static const char *const commands[] = {"docker rm -f 0123456789ab",
+                                           "kubectl delete pod/fiber-1-2",
+                                           "kubectl delete secret/fiber-1", "scancel 17_3"};
+    struct fbr_config *config;
     char text[200];
 
     add("docker", "r", "0123456789abcdef", "h:5:x.y");
     add("kubernetes", "r", "fiber-1-2", "");
     add("kubernetes", "r", "secret/fiber-1", "");
     add("slurm", "r", "17_3", "");
-    orphan_command(&l.jobs[0], text, sizeof(text));
-    assert_string_equal(text, "docker rm -f 0123456789ab");
-    orphan_command(&l.jobs[1], text, sizeof(text));
-    assert_string_equal(text, "kubectl delete pod/fiber-1-2");
-    orphan_command(&l.jobs[2], text, sizeof(text));
-    assert_string_equal(text, "kubectl delete secret/fiber-1");
-    orphan_command(&l.jobs[3], text, sizeof(text));
-    assert_string_equal(text, "scancel 17_3");
+    assert_int_equal(fbr_config_load(&config, NULL), 0);
+    for (size_t i = 0; i < 4; i++) {
+        orphan_command(&l.jobs[i], config, text, sizeof(text));
+        assert_string_equal(text, commands[i]);
+    }
+    assert_int_equal(fbr_config_set(config, "kubernetes_context", "prod", "a test", NULL), 0);
+    assert_int_equal(fbr_config_set(config, "kubernetes_namespace", "team", "a test", NULL), 0);
+    orphan_command(&l.jobs[1], config, text, sizeof(text));
+    assert_string_equal(text, "kubectl delete --context prod -n team pod/fiber-1-2");
+    fbr_config_free(config);
 }
 
 static void a_master_is_shown_by_host_and_number(void **state)

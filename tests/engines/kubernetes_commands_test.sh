@@ -196,7 +196,7 @@ lacks 'removed|left-c'
 gives 0 "$fiber" gc --backend kubernetes
 says '^removed +kubernetes job left-b of run aaaaaaaa'
 says '^kept +kubernetes job left-d of run cccccccc: its master is not on this host .elsewhere:1.$'
-says '-> fiber gc --all cccccccc, or kubectl delete pod/left-d$'
+says '-> fiber gc --all cccccccc, or kubectl delete -n fiber-commands pod/left-d$'
 lacks left-c
 gives 0 "$fiber" gc --all --backend kubernetes cccc
 says '^removed +kubernetes job left-d'
