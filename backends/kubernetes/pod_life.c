@@ -665,9 +665,9 @@ static void check_absent(struct fbr_kube_job *j, const struct fbr_kube_state *s)
         fbr_kube_step_text(j, ON_TIMEOUT, text);
     } else if (job_made && now > j->began + AWAY_MS) {
         snprintf(text, sizeof(text),
-                 "its Job has no pod yet (kubectl describe job/%.100s says why: a queue may have "
-                 "suspended it)",
-                 b->master_job);
+                 "its Job has no pod yet (kubectl -n %.63s describe job/%.63s says why: a queue "
+                 "may have suspended it)",
+                 b->api->namespace_, b->master_job);
         fbr_kube_pending(j, text);
         try_job(j, now);
     } else if (!queued && now > j->began + AWAY_MS && (why[0] || !j->text[0])) {

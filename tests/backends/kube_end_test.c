@@ -60,12 +60,13 @@ struct bench {
     int owners;   /* ConfigMaps that were made */
     bool refuses; /* no ConfigMap may be made */
     char out[256];
-    char why[256]; /* text of the last end */
-    bool master;   /* jobs are masters; their Jobs get no pods, and are deleted */
-    bool rests;    /* the watch breaks off, and is refused; meanwhile somebody deletes the pod */
-    int running;   /* jobs that were told to run */
-    int disrupted; /* jobs that were told to be ended by others, and then to have ended so */
-    int over;      /* jobs whose end was told */
+    char why[256];   /* text of the last end */
+    char waits[256]; /* why a job waits */
+    bool master;     /* jobs are masters; their Jobs get no pods, and are deleted */
+    bool rests;      /* the watch breaks off, and is refused; meanwhile somebody deletes the pod */
+    int running;     /* jobs that were told to run */
+    int disrupted;   /* jobs that were told to be ended by others, and then to have ended so */
+    int over;        /* jobs whose end was told */
     void *handle;
 };
 
@@ -266,6 +267,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
         change(b, &b->disrupted);
     else if (e->type == FBR_JOB_PENDING && e->runs)
         change(b, &b->running);
+    else if (e->type == FBR_JOB_PENDING)
+        snprintf(b->waits, sizeof(b->waits), "%s", e->text);
     if (e->type == FBR_JOB_OUTPUT) {
         strncat(b->out, e->data, e->len);
     } else if (e->type == FBR_JOB_EXITED) {
@@ -491,6 +494,7 @@ static void a_master_whose_job_is_deleted_before_it_has_a_pod_ends(void **state)
     run_job(b);
     b->master = false;
     assert_string_equal(b->why, "its Job was deleted by somebody else");
+    assert_non_null(strstr(b->waits, "(kubectl -n default describe job/fiber-"));
 }
 
 /* AddressSanitizer sees what the end of the backend leaves. */
