@@ -367,9 +367,11 @@ bool fbr_kube_config_again(const struct fbr_kube_config *c, struct fbr_kube_conf
 /* The server is a `kubectl proxy`, or a tunnel to one. */
 static bool is_here(const struct fbr_kube_config *c)
 {
-    static const char *const here[] = {"localhost", "127.", "[::1]", NULL};
+    const char *host = strstr(c->server, "://") + 3;
+    size_t len = strcspn(host, ":/");
 
-    return fbr_strings_begin(strstr(c->server, "://") + 3, here);
+    return !strncmp(host, "[::1]", 5) || (len == 9 && !strncmp(host, "localhost", len)) ||
+           (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == len);
 }
 
 bool fbr_kube_config_is_plain(const struct fbr_kube_config *c)

@@ -305,9 +305,15 @@ static void http_to_another_host_is_plain(void **state)
     static const struct {
         char server[32];
         bool plain;
-    } cases[] = {{"http://api.example.com:8080", true}, {"http://10.1.2.3", true},
-                 {"http://localhost:8001", false},      {"http://127.0.0.1:8001", false},
-                 {"http://[::1]:8001", false},          {"https://api.example.com", false}};
+    } cases[] = {{"http://api.example.com:8080", true},
+                 {"http://10.1.2.3", true},
+                 {"http://localhost:8001", false},
+                 {"http://127.0.0.1:8001", false},
+                 {"http://[::1]:8001", false},
+                 {"https://api.example.com", false},
+                 {"http://localhost.example.com", true},
+                 {"http://127.example.com:80", true},
+                 {"http://localhost", false}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct fbr_kube_config c = {.server = (char *)(uintptr_t)cases[i].server};
