@@ -267,6 +267,8 @@ static struct json_t *labels_of(const struct fbr_job *job, const char *user)
     return labels;
 }
 
+#define APART "requiredDuringSchedulingIgnoredDuringExecution"
+
 /* Keeps the pod off hosts that have another pod of the same label, whatever else a template
  * requests. */
 static int keep_apart(struct json_t *pod, const char *apart)
@@ -275,8 +277,7 @@ static int keep_apart(struct json_t *pod, const char *apart)
                                               FBR_KUBE_APART_LABEL, apart, "spec", "affinity",
                                               "podAntiAffinity")) < 0)
         return -ENOMEM;
-    return fbr_kube_append(fbr_json_at(pod, "spec", "affinity", "podAntiAffinity", NULL),
-                           "requiredDuringSchedulingIgnoredDuringExecution",
+    return fbr_kube_append(fbr_json_at(pod, "spec", "affinity", "podAntiAffinity", NULL), APART,
                            fbr_json_pack("{s:s, s:{s:{s:s}}}", "topologyKey",
                                          "kubernetes.io/hostname", "labelSelector", "matchLabels",
                                          FBR_KUBE_APART_LABEL, apart));
@@ -355,10 +356,12 @@ static bool is_list(const struct json_t *value)
 static int check_parts(const struct json_t *pod, struct fbr_error *err)
 {
     const struct json_t *own = fbr_kube_own_container(pod);
-    const char *bad = !is_list(fbr_json_at(pod, "spec", "volumes", NULL)) ? "volumes"
-                      : !is_list(fbr_json_at(own, "volumeMounts", NULL))  ? "volumeMounts"
-                      : !is_list(fbr_json_at(own, "env", NULL))           ? "env"
-                                                                          : NULL;
+    const char *bad =
+        !is_list(fbr_json_at(pod, "spec", "volumes", NULL)) ? "volumes"
+        : !is_list(fbr_json_at(own, "volumeMounts", NULL))  ? "volumeMounts"
+        : !is_list(fbr_json_at(own, "env", NULL))           ? "env"
+        : !is_list(fbr_json_at(pod, "spec", "affinity", "podAntiAffinity", APART, NULL)) ? APART
+                                                                                         : NULL;
 
     if (!own)
         return fbr_fail(err, -EINVAL, "kubernetes_pod_template removed its container");
@@ -388,13 +391,15 @@ struct json_t *fbr_kube_pod(const struct fbr_job *job, const struct fbr_kube_set
                         "shareProcessNamespace", 1, "terminationGracePeriodSeconds",
                         fbr_kube_grace(job, s), "volumes", "name", "shm", "emptyDir", "medium",
                         "Memory", "securityContext", pod_security(s));
-    if ((rc = fill(pod, container, job, s, program)) < 0 || (rc = set_identity(pod, job, s)) < 0)
-        fbr_fail(err, rc, "out of memory");
-    else if (check_parts(pod, err) == 0 &&
-             (!job->is_master ||
-              fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
-                                  job->own_program ? program : s->program, s, err) == 0))
+    if ((rc = pod ? fill(pod, container, job, s, program) : -ENOMEM) < 0 ||
+        (rc = check_parts(pod, err)) < 0 || (rc = set_identity(pod, job, s)) < 0) {
+        if (rc == -ENOMEM)
+            fbr_fail(err, rc, "out of memory");
+    } else if (!job->is_master ||
+               fbr_kube_pod_master(pod, fbr_kube_own_container(pod),
+                                   job->own_program ? program : s->program, s, err) == 0) {
         return pod;
+    }
     fbr_json_free(pod);
     return NULL;
 }

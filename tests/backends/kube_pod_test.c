@@ -673,6 +673,8 @@ static void a_template_that_leaves_no_place_is_refused(void **state)
         {"spec: {containers: [{volumeMounts: x}]}", "volumeMounts is not a list"},
         {"spec: {containers: [{env: {A: b}}]}", "env is not a list"},
         {"spec: {containers: [{name: ~}]}", "removed its container"},
+        {"spec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: x}}}",
+         "requiredDuringSchedulingIgnoredDuringExecution is not a list"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -681,6 +683,7 @@ static void a_template_that_leaves_no_place_is_refused(void **state)
         struct fbr_job job = job_named("a", 1);
         struct fbr_error err = {0, ""};
 
+        job.apart = "x";
         s.overlay = over;
         assert_int_equal(fbr_kube_overlay_check(over, &err), 0);
         assert_null(fbr_kube_pod(&job, &s, &err));
