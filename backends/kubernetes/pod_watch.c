@@ -39,7 +39,7 @@ struct fbr_kube_watch {
     char version[64]; /* resourceVersion */
     char *next;       /* `continue` of a list in pages, escaped; NULL: the list begins */
     bool list;        /* the next request is a list */
-    bool expired;     /* the stream reported 410 */
+    bool expired;     /* the server reported 410: list again */
     struct fbr_http_call *stream;
     struct fbr_json_lines lines;
     uint64_t began;
@@ -186,14 +186,16 @@ static void on_stream_end(void *user, const struct fbr_http_answer *a)
     fbr_timer_stop(&w->rest);
     if (a->status == 0)
         w->api->away_at = fbr_now_ms();
-    w->expired |= w->lines.lost || w->lines.line.failed; /* an event is lost: list again */
+    /* also if an event is lost */
+    w->expired |= a->status == 410 || w->lines.lost || w->lines.line.failed;
     drop_lines(w);
     w->at_once = at_once ? w->at_once + 1 : 0;
     if (w->events)
         w->rests = 0;
-    if (a->status == 410 || w->expired || (a->status == 200 && w->at_once >= AT_ONCE_TIMES)) {
+    if (w->expired || (a->status == 200 && w->at_once >= AT_ONCE_TIMES)) {
         w->list = true;
-        w->rests = 0; /* the server is back */
+        if (w->expired)
+            w->rests = 0; /* the server is back */
         if (at_once)
             rest(w);
         else
