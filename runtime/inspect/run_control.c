@@ -82,28 +82,32 @@ static void caller_done(struct caller *k, int code, const char *text)
     caller_send(k, &b);
 }
 
+/* A pool whose size was reduced has more workers than that, until they have done their tasks. */
+static void put_ranks(struct fbr_run_control *c, struct fbr_buf *b)
+{
+    int room = c->ops->stats(c->user, NULL, 0), n;
+    struct fbr_run_rank *stats = calloc((size_t)(room > 0 ? room : 1), sizeof(*stats));
+
+    b->failed |= !stats;
+    n = stats ? c->ops->stats(c->user, stats, room) : 0;
+    for (int i = 0; i < n && i < room; i++)
+        fbr_run_control_put_rank(b, &stats[i]);
+    free(stats);
+}
+
 static void answer_status(struct fbr_run_control *c, struct caller *k, bool ranks)
 {
     struct fbr_run_facts facts;
-    struct fbr_run_rank *stats = NULL;
     struct fbr_buf b = {0};
-    int n = 0;
 
     memset(&facts, 0, sizeof(facts));
     c->ops->facts(c->user, &facts);
     fbr_run_control_put_run(&b, &c->about, &facts);
     if (ranks) {
-        int room = facts.size + 16; /* room for some spawned ranks, too */
-
-        stats = calloc((size_t)(room > 0 ? room : 1), sizeof(*stats));
-        b.failed |= !stats;
-        n = stats ? c->ops->stats(c->user, stats, room) : 0;
-        for (int i = 0; i < n && i < room; i++)
-            fbr_run_control_put_rank(&b, &stats[i]);
+        put_ranks(c, &b);
         c->ops->look(c->user);
     }
     fbr_run_control_put_done(&b, 0, "");
-    free(stats);
     caller_send(k, &b);
 }
 

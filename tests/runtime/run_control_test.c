@@ -38,7 +38,7 @@ static struct {
     struct fbr_run_control_about about;
     char root[64];
     /* loop thread */
-    int signal, signal_rank, stops, looks, workers;
+    int ranks, signal, signal_rank, stops, looks, workers;
     bool is_fixed;
     void (*at_facts)(void); /* called when the facts are asked for, or NULL */
 } run;
@@ -65,7 +65,7 @@ static void facts(void *user, struct fbr_run_facts *f)
 
 static int stats(void *user, struct fbr_run_rank *out, int max)
 {
-    for (int i = 0; i < 2 && i < max; i++)
+    for (int i = 0; i < run.ranks && i < max; i++)
         out[i] = (struct fbr_run_rank){.stats = {.rank = i,
                                                  .state = 1,
                                                  .pid = 100 + i,
@@ -77,7 +77,7 @@ static int stats(void *user, struct fbr_run_rank *out, int max)
                                        .started_ms = 1234567890000,
                                        .tasks = 9,
                                        .busy = 0.5};
-    return 2;
+    return run.ranks;
 }
 
 static void look(void *user)
@@ -235,6 +235,21 @@ static void a_run_is_listed_with_its_facts_and_ranks(void **state)
     assert_int_equal(run.looks, 1);
     ask(fd, FBR_RUN_CONTROL_STATUS, -1, 0);
     assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
+    done_is(fd, 0, "");
+    close(fd);
+}
+
+/* As after `fiber scale RUN 2`: the others have not done their tasks yet. */
+static void workers_beyond_its_size_are_listed(void **state)
+{
+    struct fbr_cur c;
+    int fd = call();
+
+    run.ranks = 100;
+    ask(fd, FBR_RUN_CONTROL_STATUS, -1, 1);
+    assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RUN);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(answer(fd, &c), FBR_RUN_CONTROL_RANK);
     done_is(fd, 0, "");
     close(fd);
 }
@@ -645,6 +660,7 @@ static int setup_as(bool is_fixed)
     snprintf(run.about.command, sizeof(run.about.command), "sleep 5");
     run.about.started_ms = 1234567890123;
     run.about.size = 2;
+    run.ranks = 2;
     if (fbr_loop_open(&run.loop, &err) < 0 || fbr_loop_call(run.loop, open_control, &err) < 0) {
         print_error("%s\n", err.text);
         return -1;
@@ -676,6 +692,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         control_test(a_run_is_listed_with_its_facts_and_ranks),
+        control_test(workers_beyond_its_size_are_listed),
         control_test(a_caller_without_memory_is_let_in_later),
         control_test(an_answer_without_memory_is_the_end),
         control_test(signals_and_stops_reach_the_run),
