@@ -120,7 +120,11 @@ static void answer_signal(struct fbr_run_control *c, struct caller *k, int rank,
         return;
     }
     rc = c->ops->signal(c->user, rank, signal);
-    caller_done(k, rc, rc == -ESRCH ? "the rank is not running" : rc < 0 ? fbr_strerror(rc) : "");
+    caller_done(k, rc,
+                rc == -ESRCH        ? "the rank is not running"
+                : rc == -EOPNOTSUPP ? "the workers of a pool take only TERM and KILL"
+                : rc < 0            ? fbr_strerror(rc)
+                                    : "");
 }
 
 /* Opens a tunnel from the caller to the process of that rank, and closes our handle of the

@@ -66,6 +66,7 @@ follower=$!
 fiber logs "$id" 99 2>said || complain "logs of a worker that is not there: exit code $?"
 grep -q 'worker 99 of run .* has printed nothing' said || complain "logs of worker 99: $(cat said)"
 ! fiber kill "$id" -s USR1 2>said || complain "a pool took SIGUSR1"
+grep -q 'only TERM and KILL' said || complain "kill -s USR1: $(cat said)"
 ! fiber kill "$id" 99 2>said || complain "a worker that is not there was killed"
 grep -q 'worker 99 does not run' said || complain "kill 99: $(cat said)"
 echo >&9
