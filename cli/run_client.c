@@ -240,10 +240,18 @@ static void on_run(void *user, int fd, const struct fbr_run_control_about *about
     }
 }
 
+static bool is_listed(const struct listing *l, const char *uid)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (!strcmp(l->runs[i].about.uid, uid))
+            return true;
+    return false;
+}
+
 static void on_ended(void *user, const struct fbr_run_control_about *about,
                      const struct fbr_run_facts *facts, int code, const char *report)
 {
-    struct run_client *run = add(user, about);
+    struct run_client *run = is_listed(user, about->uid) ? NULL : add(user, about);
 
     if (!run)
         return;
@@ -255,13 +263,8 @@ static void on_ended(void *user, const struct fbr_run_control_about *about,
 
 static void on_kept(void *user, const struct fbr_spool_run *run)
 {
-    struct listing *l = user;
-
-    for (size_t i = 0; i < l->count; i++)
-        if (!strcmp(l->runs[i].about.uid, run->about.uid))
-            return;
     if (run->ended)
-        on_ended(l, &run->about, &run->facts, run->code, run->report);
+        on_ended(user, &run->about, &run->facts, run->code, run->report);
 }
 
 static int by_start(const void *a, const void *b)
@@ -282,11 +285,12 @@ static enum run_client_state hung_up(const struct run_client *run)
 }
 
 /* Sends the requests to all runs before it waits for the first answer; the time limit of one answer
- * applies to all together. */
+ * applies to all together. Removes a run that ends meanwhile: its record has its exit code. */
 static void ask_all(struct listing *l)
 {
     uint64_t until = fbr_now_ms() + CLIENT_PATIENCE_MS;
     struct fbr_error err;
+    size_t left = 0;
 
     for (size_t i = 0; i < l->count; i++)
         if (l->runs[i].fd >= 0 && send_request(&l->runs[i], FBR_RUN_CONTROL_STATUS, -1, 0) < 0)
@@ -294,6 +298,12 @@ static void ask_all(struct listing *l)
     for (size_t i = 0; i < l->count; i++)
         if (l->runs[i].owed > 0 && read_answers(&l->runs[i], until, &err) < 0)
             l->runs[i].state = err.code == -ECONNRESET ? hung_up(&l->runs[i]) : CLIENT_SILENT;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->runs[i].state == CLIENT_ENDED)
+            run_client_free(&l->runs[i]);
+        else
+            l->runs[left++] = l->runs[i];
+    l->count = left;
 }
 
 /* `kept`: the directory of kept output, or NULL. */
@@ -303,8 +313,11 @@ static int list(struct run_client **runs, size_t *count, bool ended, const char 
     struct listing l = {NULL, 0, false};
     int rc;
 
-    if ((rc = fbr_registry_each(on_run, &l, err)) < 0 ||
-        (ended && (rc = fbr_registry_ended(on_ended, &l, err)) < 0))
+    rc = fbr_registry_each(on_run, &l, err);
+    if (rc < 0)
+        goto fail;
+    ask_all(&l);
+    if (ended && (rc = fbr_registry_ended(on_ended, &l, err)) < 0)
         goto fail;
     if (kept)
         fbr_spool_each(kept, on_kept, &l);
@@ -312,7 +325,6 @@ static int list(struct run_client **runs, size_t *count, bool ended, const char 
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;
     }
-    ask_all(&l);
     if (l.count)
         qsort(l.runs, l.count, sizeof(*l.runs), by_start);
     *runs = l.runs;

@@ -5,6 +5,7 @@
 #include "tests/cli/made_run_util.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
 
 static struct fbr_error err;
@@ -393,8 +394,6 @@ static void a_launcher_that_says_nothing_is_silent(void **state)
     assert_string_equal(list[1].about.name, "train");
     assert_int_equal(list[1].state, CLIENT_SILENT);
     run_client_list_free(list, count);
-    assert_int_equal(run_client_find("other", &run, &err), 0);
-    run_client_free(&run);
     memset(&run, 0, sizeof(run));
     run.about = runs[0].about;
     run.fd = -1;
@@ -424,6 +423,41 @@ static void a_killed_launcher_leaves_a_lost_run(void **state)
     run_client_list_free(list, count);
 }
 
+/* A launcher that ends with code 3 when it is called. */
+static void *end_when_called(void *arg)
+{
+    char dir[FBR_REGISTRY_MAX], root[FBR_REGISTRY_MAX];
+    int listening = *(int *)arg, fd = accept(listening, NULL, NULL);
+
+    fbr_registry_root(root, NULL);
+    snprintf(dir, sizeof(dir), "%.80s/%.16s", root, runs[0].about.uid);
+    fbr_registry_end(dir, &runs[0].about, &runs[0].facts, 3, "it failed");
+    close(listening);
+    close(fd);
+    return NULL;
+}
+
+/* How it ended is in its record only. */
+static void a_run_that_ends_while_it_is_asked_is_one_that_has_ended(void **state)
+{
+    struct run_client *list;
+    size_t count;
+
+    made_run_init(&runs[0], "aa", "train", HOUR_MS);
+    for (int ended = 0; ended < 2; ended++) {
+        int fd = made_run_silent(&runs[0]);
+        pthread_t thread;
+
+        assert_int_equal(pthread_create(&thread, NULL, end_when_called, &fd), 0);
+        assert_int_equal(run_client_list(&list, &count, ended, &err), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(count, ended);
+        if (ended)
+            assert_int_equal(list[0].code, 3);
+        run_client_list_free(list, count);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +477,7 @@ int main(void)
         runs_test(answers_that_come_late_are_passed_over),
         runs_test(a_launcher_that_says_nothing_is_silent),
         runs_test(a_killed_launcher_leaves_a_lost_run),
+        runs_test(a_run_that_ends_while_it_is_asked_is_one_that_has_ended),
     };
 
     return cmocka_run_group_tests_name("client", tests, NULL, NULL);
