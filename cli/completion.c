@@ -94,7 +94,7 @@ static void offer_runs(const struct completion *c)
     struct run_client *runs;
     size_t count;
 
-    if (run_client_list(&runs, &count, false, &err) < 0)
+    if (run_client_list(&runs, &count, false, NULL, &err) < 0)
         return;
     for (size_t i = 0; i < count; i++) {
         const char *name = runs[i].about.name;

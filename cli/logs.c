@@ -187,7 +187,7 @@ static int name_last(char *name, size_t size, struct fbr_error *err)
     char root[PATH_MAX];
     int rc = run_client_only(&run, true, err);
 
-    if (rc == -ENOENT && logs_root(root) && fbr_spool_find(&kept, root, NULL) == 0)
+    if (rc == -ENOENT && logs_root(root) && fbr_spool_find(&kept, root, NULL, NULL) == 0)
         run = (struct run_client){.about = kept.about, .fd = -1};
     else if (rc < 0)
         return rc;
@@ -228,7 +228,7 @@ static bool find_kept(const char *name, const char *root, struct run_client *run
 
     if (rc < 0 && rc != -ENOENT)
         return false;
-    found = fbr_spool_find(kept, root, name) == 0;
+    found = fbr_spool_find(kept, root, name, NULL) == 0;
     if (rc == 0) {
         if (!found || run->state <= CLIENT_SILENT ||
             kept->about.started_ms <= run->about.started_ms) {
@@ -262,7 +262,7 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
 static bool find_kept_of(const char *name, const char *backend, const char *root,
                          struct run_client *run, struct fbr_spool_run *kept)
 {
-    if (fbr_spool_find_of(kept, root, name, backend) < 0)
+    if (fbr_spool_find(kept, root, name, backend) < 0)
         return false;
     *run = without_registry(kept);
     return true;

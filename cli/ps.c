@@ -294,8 +294,7 @@ static int run_ps(const struct cli_args *args)
 
     p.all = args->values[PS_ALL].number > 0;
     p.engines = p.only || args->values[PS_BACKENDS].number > 0;
-    if ((p.all && logs_root(root) ? run_client_list_kept(&p.runs, &p.count, root, &err)
-                                  : run_client_list(&p.runs, &p.count, p.all, &err)) < 0)
+    if (run_client_list(&p.runs, &p.count, p.all, p.all && logs_root(root) ? root : NULL, &err) < 0)
         return cli_failed(1, "%s", err.text);
     code = p.is_json ? show_json(&p) : show_rows(&p);
     run_client_list_free(p.runs, p.count);

@@ -306,9 +306,8 @@ static void ask_all(struct listing *l)
     l->count = left;
 }
 
-/* `kept`: the directory of kept output, or NULL. */
-static int list(struct run_client **runs, size_t *count, bool ended, const char *kept,
-                struct fbr_error *err)
+int run_client_list(struct run_client **runs, size_t *count, bool ended, const char *kept,
+                    struct fbr_error *err)
 {
     struct listing l = {NULL, 0, false};
     int rc;
@@ -335,17 +334,6 @@ fail:
     return rc;
 }
 
-int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
-{
-    return list(runs, count, ended, NULL, err);
-}
-
-int run_client_list_kept(struct run_client **runs, size_t *count, const char *root,
-                         struct fbr_error *err)
-{
-    return list(runs, count, true, root, err);
-}
-
 void run_client_list_free(struct run_client *runs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -366,7 +354,7 @@ int run_client_find(const char *typed, struct run_client *run, struct fbr_error 
 {
     struct run_client *runs, *found = NULL;
     size_t count, living = 0;
-    int rc = run_client_list(&runs, &count, true, err);
+    int rc = run_client_list(&runs, &count, true, NULL, err);
 
     if (rc < 0)
         return rc;
@@ -404,7 +392,7 @@ int run_client_only(struct run_client *run, bool ended, struct fbr_error *err)
 {
     struct run_client *runs, *found = NULL;
     size_t count, living = 0, len = 0;
-    int rc = run_client_list(&runs, &count, ended, err);
+    int rc = run_client_list(&runs, &count, ended, NULL, err);
     char names[256] = "";
 
     if (rc < 0)

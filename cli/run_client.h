@@ -35,12 +35,10 @@ struct run_client {
 #define CLIENT_PATIENCE_MS 2000 /* a launcher that takes longer is SILENT */
 
 /* Lists all runs of this user on this host, oldest first, with their facts; `ended`: also those
- * that have ended. */
-int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err);
-/* Lists, like run_client_list() with `ended`, also runs that only their kept output in `root`
+ * that have ended. `kept`, if not NULL: also those that only their kept output there
  * (runtime/inspect/spool_dir.h) shows to have ended: the registry goes when the user logs out. */
-int run_client_list_kept(struct run_client **runs, size_t *count, const char *root,
-                         struct fbr_error *err);
+int run_client_list(struct run_client **runs, size_t *count, bool ended, const char *kept,
+                    struct fbr_error *err);
 void run_client_list_free(struct run_client *runs, size_t count);
 
 /* Finds the run of this name, or whose uid begins so: a running one before an ended one, and the

@@ -147,13 +147,8 @@ static void on_run(void *user, const struct fbr_spool_run *run)
     s->found = true;
 }
 
-int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed)
-{
-    return fbr_spool_find_of(run, root, typed, NULL);
-}
-
-int fbr_spool_find_of(struct fbr_spool_run *run, const char *root, const char *typed,
-                      const char *backend)
+int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed,
+                   const char *backend)
 {
     struct search s = {typed, backend, run, false};
 

@@ -54,11 +54,9 @@ bool fbr_spool_look(struct fbr_spool_run *run, const char *root, const char *uid
 void fbr_spool_each(const char *root, void (*found)(void *user, const struct fbr_spool_run *run),
                     void *user);
 /* Finds the youngest run with that name, or with a uid that begins so; NULL: the youngest of all.
- * -ENOENT: there is none. */
-int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed);
-/* The same, among the runs of a backend; NULL: of all. */
-int fbr_spool_find_of(struct fbr_spool_run *run, const char *root, const char *typed,
-                      const char *backend);
+ * `backend`: only runs of that backend; NULL: of all. -ENOENT: there is none. */
+int fbr_spool_find(struct fbr_spool_run *run, const char *root, const char *typed,
+                   const char *backend);
 
 /* Removes the oldest runs that have ended until there are at most FBR_SPOOL_RUNS, none is older
  * than FBR_SPOOL_DAYS, and all have at most `total` bytes (0: bytes are not counted). A run stays

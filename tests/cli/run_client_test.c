@@ -388,7 +388,7 @@ static void a_launcher_that_says_nothing_is_silent(void **state)
     runs[0].about.pid = 4711;
     fd = made_run_silent(&runs[0]);
     made_run_begin(&runs[1]);
-    assert_int_equal(run_client_list(&list, &count, true, &err), 0);
+    assert_int_equal(run_client_list(&list, &count, true, NULL, &err), 0);
     assert_int_equal(count, 2);
     assert_int_equal(list[0].state, CLIENT_RUNNING); /* the older one is first */
     assert_string_equal(list[1].about.name, "train");
@@ -414,9 +414,9 @@ static void a_killed_launcher_leaves_a_lost_run(void **state)
 
     made_run_init(&runs[0], "aa", "train", HOUR_MS);
     made_run_lost(&runs[0]);
-    assert_int_equal(run_client_list(&list, &count, false, &err), 0);
+    assert_int_equal(run_client_list(&list, &count, false, NULL, &err), 0);
     assert_int_equal(count, 0);
-    assert_int_equal(run_client_list(&list, &count, true, &err), 0);
+    assert_int_equal(run_client_list(&list, &count, true, NULL, &err), 0);
     assert_int_equal(count, 1);
     assert_int_equal(list[0].state, CLIENT_LOST);
     assert_int_equal(list[0].fd, -1);
@@ -449,7 +449,7 @@ static void a_run_that_ends_while_it_is_asked_is_one_that_has_ended(void **state
         pthread_t thread;
 
         assert_int_equal(pthread_create(&thread, NULL, end_when_called, &fd), 0);
-        assert_int_equal(run_client_list(&list, &count, ended, &err), 0);
+        assert_int_equal(run_client_list(&list, &count, ended, NULL, &err), 0);
         pthread_join(thread, NULL);
         assert_int_equal(count, ended);
         if (ended)

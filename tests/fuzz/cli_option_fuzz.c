@@ -50,7 +50,8 @@ const struct cli_command *cli_command_find(const char *name)
     return strcmp(name, command.name) ? NULL : &command;
 }
 
-int run_client_list(struct run_client **runs, size_t *count, bool ended, struct fbr_error *err)
+int run_client_list(struct run_client **runs, size_t *count, bool ended, const char *kept,
+                    struct fbr_error *err)
 {
     *runs = NULL;
     *count = 0;

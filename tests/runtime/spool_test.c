@@ -168,12 +168,12 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
     read_records(UID_A, "0.0", &got);
     assert_int_equal(got.len, 7);
     assert_memory_equal(got.data, "one two", 7);
-    assert_int_equal(fbr_spool_find(&run, root, "train"), 0);
-    assert_int_equal(fbr_spool_find(&run, root, "aaaa"), 0);
+    assert_int_equal(fbr_spool_find(&run, root, "train", NULL), 0);
+    assert_int_equal(fbr_spool_find(&run, root, "aaaa", NULL), 0);
     assert_true(run.ended && !run.writes && run.code == 3 && !strcmp(run.report, "why"));
     assert_true(run.facts.ended_ms > 0);
     assert_string_equal(run.about.command, "python3 -c ?print('?[31m')");
-    assert_int_equal(fbr_spool_find(&run, root, "other"), -ENOENT);
+    assert_int_equal(fbr_spool_find(&run, root, "other", NULL), -ENOENT);
     snprintf(path, sizeof(path), "%s/%.16s/0.0", root, UID_A);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
