@@ -514,7 +514,7 @@ static int take_lock(struct fbr_rundir *d)
     len = strlen(self);
     snprintf(path, sizeof(path), "%s/lock", d->root);
     snprintf(made, sizeof(made), "%s/new", d->root);
-    d->lock_fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    d->lock_fd = open(made, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* maybe of a failed attempt */
     if (d->lock_fd < 0 || fcntl(d->lock_fd, F_SETLK, &mine) < 0)
         return -errno;
     if (write(d->lock_fd, self, len) < 0) /* a full disk: its children can have no segments */

@@ -453,6 +453,19 @@ static void test_what_cleaners_go_by_is_kept(void **state)
     fbr_rundir_remove(&d);
 }
 
+/* The attempt before has made the file, and could not name it. */
+static void test_a_lock_is_made_again_after_a_failed_attempt(void **state)
+{
+    struct fbr_rundir d;
+
+    create(&d);
+    assert_int_equal(unlink(path_in(d.root, "lock")), 0);
+    put_file(d.root, "new");
+    fbr_rundir_keep(&d);
+    assert_int_equal(access(path_in(d.root, "lock"), F_OK), 0);
+    fbr_rundir_remove(&d);
+}
+
 /* A cleaner removes the lock file of a run elsewhere again and again, while another run sweeps. */
 static void test_no_sweep_is_faster_than_a_lock_that_is_made_again(void **state)
 {
@@ -763,6 +776,7 @@ int main(void)
         TEST(test_one_that_was_never_finished_is_swept_when_it_is_old),
         TEST(test_a_live_run_whose_lock_was_cleaned_away_is_left_alone),
         TEST(test_what_cleaners_go_by_is_kept),
+        TEST(test_a_lock_is_made_again_after_a_failed_attempt),
         TEST(test_no_sweep_is_faster_than_a_lock_that_is_made_again),
         TEST(test_many_masters_start_at_once),
         TEST(test_several_may_remove_it_at_once),
