@@ -45,75 +45,12 @@ bool fbr_stack_stat(const char *text, struct fbr_stack_stat *s)
     return isalpha((unsigned char)s->state) != 0;
 }
 
-#define CALL(name)        \
-    {                     \
-        SYS_##name, #name \
-    }
-
-/* The calls in which programs wait or spend their time; others appear as a number. */
+/* Every system call of this processor: CMakeLists.txt makes the list of the kernel's header. */
 static const struct {
     long number;
     const char *name;
 } calls[] = {
-    CALL(read),
-    CALL(write),
-    CALL(readv),
-    CALL(writev),
-    CALL(pread64),
-    CALL(pwrite64),
-    CALL(ioctl),
-    CALL(close),
-    CALL(openat),
-    CALL(fsync),
-    CALL(fdatasync),
-    CALL(flock),
-    CALL(fcntl),
-    CALL(futex),
-    CALL(nanosleep),
-    CALL(clock_nanosleep),
-    CALL(sched_yield),
-    CALL(restart_syscall),
-    CALL(ppoll),
-    CALL(pselect6),
-    CALL(epoll_pwait),
-    CALL(wait4),
-    CALL(waitid),
-    CALL(connect),
-    CALL(accept),
-    CALL(accept4),
-    CALL(recvfrom),
-    CALL(recvmsg),
-    CALL(recvmmsg),
-    CALL(sendto),
-    CALL(sendmsg),
-    CALL(sendmmsg),
-    CALL(sendfile),
-    CALL(splice),
-    CALL(rt_sigtimedwait),
-    CALL(rt_sigsuspend),
-    CALL(mmap),
-    CALL(munmap),
-    CALL(madvise),
-    CALL(process_vm_readv),
-    CALL(process_vm_writev),
-    CALL(io_getevents),
-    CALL(semtimedop),
-    CALL(semop),
-    CALL(msgrcv),
-    CALL(mq_timedreceive),
-    CALL(exit_group),
-    CALL(execve),
-    CALL(clone),
-    CALL(io_uring_enter),
-#ifdef SYS_poll /* newer architectures do not have these */
-    CALL(poll),
-    CALL(select),
-    CALL(epoll_wait),
-    CALL(pause),
-    CALL(open),
-    CALL(vfork),
-    CALL(fork),
-#endif
+#include "stamp/fiber_calls.h"
 };
 
 void fbr_stack_call(const char *text, char *out, size_t size)
