@@ -101,14 +101,6 @@ void fbr_direct_unref(struct fbr_direct *d)
 
 /* ---- Connecting ---- */
 
-static bool is_ours(int fd)
-{
-    struct ucred who;
-    socklen_t len = sizeof(who);
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.uid == geteuid();
-}
-
 static void set_size(int fd)
 {
     int size = SOCKET_BYTES;
@@ -156,7 +148,7 @@ int fbr_direct_connect(struct fbr_direct **out, const char *path,
     if (rc < 0)
         goto fail;
     rc = -EACCES;
-    if (!is_ours(d->fd))
+    if (fbr_unix_peer(d->fd) != geteuid())
         goto fail;
     set_size(d->fd);
     rc = -EPIPE;
@@ -178,7 +170,8 @@ int fbr_direct_open(struct fbr_direct *d)
 
     if (fd < 0)
         return errno == EAGAIN ? -EPIPE : -errno;
-    if (!is_ours(fd) || recv(fd, token, sizeof(token), 0) != (ssize_t)sizeof(token) ||
+    if (fbr_unix_peer(fd) != geteuid() ||
+        recv(fd, token, sizeof(token), 0) != (ssize_t)sizeof(token) ||
         !fbr_same(token, d->token, sizeof(token)))
         rc = -EPIPE;
     fbr_wipe(token, sizeof(token));

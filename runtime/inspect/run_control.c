@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <utlist.h>
 
 #include "runtime/base/fds.h"
+#include "runtime/net/tcp.h"
 #include "runtime/proc/process.h"
 #include "runtime/base/printable.h"
 
@@ -226,16 +226,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
-/* Whether the kernel reports the caller as this user, or as root, who may see everything anyway. */
+/* Whether the caller is this user, or root, who may see everything anyway. */
 static bool is_us(uv_pipe_t *pipe)
 {
-    struct ucred who;
-    socklen_t len = sizeof(who);
     uv_os_fd_t fd;
+    uid_t who = uv_fileno((uv_handle_t *)pipe, &fd) == 0 ? fbr_unix_peer(fd) : (uid_t)-1;
 
-    return uv_fileno((uv_handle_t *)pipe, &fd) == 0 &&
-           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-           (who.uid == geteuid() || who.uid == 0);
+    return who == geteuid() || who == 0;
 }
 
 static void on_caller(uv_stream_t *listener, int status)

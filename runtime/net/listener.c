@@ -88,18 +88,6 @@ static int hand_over(struct fbr_conn *c, const struct fbr_caller *who)
     return rc;
 }
 
-static int same_user(struct fbr_conn *c)
-{
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-    int fd;
-
-    if (uv_fileno(&c->h.handle, &fd) < 0 ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-        return -EACCES;
-    return peer.uid == geteuid() ? 0 : -EACCES;
-}
-
 int fbr_listener_greet_unix(struct fbr_conn *c)
 {
     struct fbr_listener *l = c->listener;
@@ -205,10 +193,11 @@ static int begin_call(struct fbr_conn *c, int fd, const struct sockaddr_storage 
         close(fd);
         return rc;
     }
-    if ((rc = !c->tcp                      ? same_user(c)
-              : c->listener->auth.own_user ? fbr_tcp_check_owner(fd, from)
-                                           : 0) < 0 ||
-        (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms)) < 0)
+    if (!c->tcp)
+        rc = fbr_unix_peer(fd) == geteuid() ? 0 : -EACCES;
+    else if (c->listener->auth.own_user)
+        rc = fbr_tcp_check_owner(fd, from);
+    if (rc < 0 || (rc = fbr_conn_timer(c, on_slow, c->listener->auth.join_ms)) < 0)
         return rc;
     return fbr_conn_start_reading(c);
 }

@@ -125,6 +125,14 @@ int fbr_unix_connect(const char *path)
     return rc;
 }
 
+uid_t fbr_unix_peer(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 ? who.uid : (uid_t)-1;
+}
+
 int fbr_tcp_listen(const char *url, char *actual, size_t size)
 {
     struct sockaddr_storage a;

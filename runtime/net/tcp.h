@@ -21,6 +21,9 @@ const char *fbr_unix_path(const char *url);
 /* Connects to a unix socket: a descriptor that does not block, or a negative errno. -EAGAIN: too
  * many callers wait there. */
 int fbr_unix_connect(const char *path);
+/* Returns the user at the other end of a unix socket, as the kernel reports it (SO_PEERCRED). -1,
+ * which is nobody's: it is unknown. */
+uid_t fbr_unix_peer(int fd);
 /* Open a socket that listens and does not block: the descriptor, or a negative errno. The file of a
  * unix socket gets mode 0600; the caller removes it. */
 int fbr_unix_listen(const char *path);
