@@ -260,22 +260,12 @@ static void break_link(struct fbr_link *l, int why)
         l->ops->on_broken(l->user, l, why);
 }
 
-static bool is_broken(struct fbr_link *l)
-{
-    bool broken;
-
-    pthread_mutex_lock(&l->lock);
-    broken = l->broken;
-    pthread_mutex_unlock(&l->lock);
-    return broken;
-}
-
 static int has_failed(struct fbr_link *l)
 {
     int failed;
 
     pthread_mutex_lock(&l->lock);
-    failed = l->broken ? 0 : l->failed;
+    failed = l->failed;
     pthread_mutex_unlock(&l->lock);
     return failed;
 }
@@ -324,20 +314,22 @@ static struct fbr_link *grab(struct fbr_data_server *h, uint64_t id)
     return l;
 }
 
-/* Checks whether this connection may belong to the link: over TCP an unencrypted message proves
- * nothing, and each link has one connection. A second connection of a peer means that the peer has
- * lost the first one, unless only the first message arrived on the second. */
+/* Checks whether this connection may belong to the link. -EACCES: the link is broken, or the
+ * message proves nothing, because it came over TCP and is not encrypted. -EPIPE: the link has
+ * another connection. A second connection of a peer means that the peer has lost the first one,
+ * unless only the first message arrived on the second. */
 static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 {
-    bool other;
+    int rc = 0;
 
-    if (!l->in.sealed && !l->data_server->local)
-        return -EACCES;
     pthread_mutex_lock(&l->lock);
     l->in.repeats = l->conn != conn && is_fresh(l);
-    other = l->met && l->conn != conn && !l->in.repeats;
+    if (l->broken || (!l->in.sealed && !l->data_server->local))
+        rc = -EACCES;
+    else if (l->met && l->conn != conn && !l->in.repeats)
+        rc = -EPIPE;
     pthread_mutex_unlock(&l->lock);
-    return other ? -EPIPE : 0;
+    return rc;
 }
 
 /* Opens and handles a message. Negative: the caller must take nothing more from that connection.
@@ -346,11 +338,8 @@ static int check_conn(struct fbr_link *l, const struct fbr_sp_conn *conn)
 static int open_message(struct arrival *a, void *msg, size_t len)
 {
     struct fbr_link *l = a->link;
-    int rc, conn;
+    int conn = check_conn(l, a->conn), rc;
 
-    if (is_broken(l))
-        return -EPIPE;
-    conn = check_conn(l, a->conn);
     if (conn == -EACCES)
         return conn;
     rc = fbr_mux_open(&l->in, msg, len, on_ack, on_record, a);
@@ -490,14 +479,6 @@ static int start_listening(struct fbr_data_server *h, const char *url, struct fb
     return 0;
 }
 
-static int start_thread(struct fbr_data_server *h, struct fbr_error *err)
-{
-    int rc = fbr_thread_start(&h->thread, data_server_main, h);
-
-    return rc < 0 ? fbr_fail(err, rc, "data channel: cannot start a thread: %s", fbr_strerror(rc))
-                  : 0;
-}
-
 static void free_data_server(struct fbr_data_server *h)
 {
     fbr_sp_server_close(h->sp);
@@ -519,12 +500,19 @@ int fbr_data_server_open(struct fbr_data_server **out, const char *url,
     h->local = strncmp(url, "ipc://", 6) == 0;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->idle, NULL);
-    if ((rc = start_listening(h, url, err)) < 0 || (rc = start_thread(h, err)) < 0) {
-        free_data_server(h);
-        return rc;
+    rc = start_listening(h, url, err);
+    if (rc < 0)
+        goto fail;
+    rc = fbr_thread_start(&h->thread, data_server_main, h);
+    if (rc < 0) {
+        fbr_fail(err, rc, "data channel: cannot start a thread: %s", fbr_strerror(rc));
+        goto fail;
     }
     *out = h;
     return 0;
+fail:
+    free_data_server(h);
+    return rc;
 }
 
 const char *fbr_data_server_url(const struct fbr_data_server *h)
