@@ -99,11 +99,15 @@ exec 7<&-
 start
 kill -STOP "$pid"
 until grep -q ' T ' "/proc/$pid/stat"; do :; done
-fiber ps | grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' || complain "ps, stopped: $(fiber ps)"
-fiber top demo -c 1 >said || complain "top, stopped: exit code $?"
-grep -qE "^no answer for [0-9]+ s: its launcher, process $pid, is stopped" said || complain "top, stopped: $(cat said)"
+fiber ps >listed & # each waits for seconds, and all wait together
+callers=($!)
+fiber top demo -c 1 >topped &
+callers+=($!)
 ! fiber kill demo --signal USR1 2>said || complain "kill, stopped: exit code 0"
 grep -q "process $pid, does not answer: .* takes effect when the launcher continues" said || complain "kill, stopped: $(cat said)"
+wait "${callers[@]}" || complain "top, stopped: exit code $?"
+grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' listed || complain "ps, stopped: $(cat listed)"
+grep -qE "^no answer for [0-9]+ s: its launcher, process $pid, is stopped" topped || complain "top, stopped: $(cat topped)"
 callers=()
 for _ in {1..24}; do
     fiber ps >>listed &
