@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -304,6 +306,18 @@ static void sweep_run(const char *dir)
         fbr_rundir_remove_tree(dir);
 }
 
+/* Whether the launcher that listens at the other end is dead: processes that it forked may live on,
+ * and have its socket. */
+static bool is_dead(int fd)
+{
+    struct ucred who;
+    socklen_t len = sizeof(who);
+
+    /* pid 0: it is of another pid namespace */
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid > 0 &&
+           kill(who.pid, 0) < 0 && errno == ESRCH;
+}
+
 /* Returns a connected socket, or -errno. -ECONNREFUSED: the run is dead; -EAGAIN: it lives, but too
  * many callers wait, because it is stopped, for instance. */
 static int call(const char *dir)
@@ -313,8 +327,11 @@ static int call(const char *dir)
     int fd = fbr_unix_connect(join(path, dir, "control"));
 
     if (fd == -ENOENT && lstat(dir, &st) == 0 && time(NULL) - st.st_mtime > YOUNG_S)
-        fd = -ECONNREFUSED;
-    return fd;
+        return -ECONNREFUSED;
+    if (fd < 0 || !is_dead(fd))
+        return fd;
+    close(fd);
+    return -ECONNREFUSED;
 }
 
 /* Removes dead runs. A living run holds its directory, so it is not called. */

@@ -504,17 +504,21 @@ static void many_runs_of_one_name_leave_the_records_of_others(void **state)
     assert_int_equal(count[1], 50);
 }
 
+static int add_socket(const struct fbr_run_control_about *about, char dir[FBR_REGISTRY_MAX])
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(fbr_registry_add(about, dir, NULL), 0);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/control", dir);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+    return fd;
+}
+
 /* It has a socket that nobody listens at. */
 static void add_dead(const struct fbr_run_control_about *dead, char dir[FBR_REGISTRY_MAX])
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd;
-
-    assert_int_equal(fbr_registry_add(dead, dir, NULL), 0);
-    snprintf(a.sun_path, sizeof(a.sun_path), "%.90s/control", dir);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-    close(fd);
+    close(add_socket(dead, dir));
 }
 
 static void a_killed_launchers_run_is_swept(void **state)
@@ -533,6 +537,37 @@ static void a_killed_launchers_run_is_swept(void **state)
     run.about.started_ms = dead.started_ms;
     assert_int_equal(fbr_registry_ended(keep_ended, NULL, NULL), 0);
     assert_int_equal(ended_code, FBR_REGISTRY_LOST);
+}
+
+/* A process that the launcher has forked still has its socket. */
+static void a_forked_child_is_not_taken_for_its_launcher(void **state)
+{
+    struct fbr_run_control_about dead = run.about;
+    int fd, ends[2], status, listed;
+    char dir[FBR_REGISTRY_MAX];
+    pid_t pid, forked;
+
+    memset(dead.uid, 'd', 32);
+    fd = add_socket(&dead, dir);
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (listen(fd, 4) < 0 || (forked = fork()) < 0)
+            _exit(1);
+        while (forked == 0)
+            pause();
+        _exit(write(ends[1], &forked, sizeof(forked)) != (ssize_t)sizeof(forked));
+    }
+    close(fd);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(ends[0], &forked, sizeof(forked)), sizeof(forked));
+    listed = runs_listed();
+    assert_int_equal(kill(forked, SIGKILL), 0);
+    assert_int_equal(listed, 1); /* the one that lives */
+    assert_int_equal(access(dir, F_OK), -1);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void the_next_run_sweeps_it_too(void **state)
@@ -707,6 +742,7 @@ int main(void)
         control_test(a_run_answers_until_its_end_is_recorded),
         control_test(many_runs_of_one_name_leave_the_records_of_others),
         control_test(a_killed_launchers_run_is_swept),
+        control_test(a_forked_child_is_not_taken_for_its_launcher),
         control_test(the_next_run_sweeps_it_too),
         control_test(a_record_that_cannot_be_written_says_why),
         control_test(its_directory_is_held_while_it_lives),
