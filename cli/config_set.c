@@ -15,7 +15,7 @@
 #include "cli/text_file.h"
 #include "runtime/base/config.h"
 #include "runtime/base/fds.h"
-#include "runtime/inspect/copy.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/proc/rundir.h"
 
 /* ---- The text ---- */
@@ -99,21 +99,21 @@ static int check(const char *key, const char *value, const char *text, struct fb
 /* Makes the file, or replaces it as a whole; it keeps its mode. */
 static int replace(const char *path, const char *text, struct fbr_error *err)
 {
-    struct fbr_copy_file f;
+    struct fbr_atomic f;
     struct stat old;
     int rc = fbr_rundir_parents(path, 0700);
 
     if (rc < 0)
         return fbr_fail(err, rc, "cannot make the folder of %s: %s", path, fbr_strerror(rc));
-    if (fbr_copy_begin(&f, path, "", err) < 0)
+    if (fbr_atomic_begin(&f, path, "", err) < 0)
         return fbr_wrap(err, "cannot write");
     rc = fbr_fds_write(f.fd, text, strlen(text));
     if (rc < 0 || fsync(f.fd) < 0) {
         rc = rc < 0 ? rc : -errno;
-        fbr_copy_drop(&f);
+        fbr_atomic_drop(&f);
         return fbr_fail(err, rc, "cannot write %s: %s", path, fbr_strerror(rc));
     }
-    if (fbr_copy_commit(&f, stat(path, &old) == 0 ? old.st_mode : 0600, err) < 0)
+    if (fbr_atomic_commit(&f, stat(path, &old) == 0 ? old.st_mode : 0600, err) < 0)
         return fbr_wrap(err, "cannot write");
     return 0;
 }

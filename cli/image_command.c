@@ -21,7 +21,7 @@
 #include "cli/run_env.h"
 #include "cli/screen.h"
 #include "runtime/base/printable.h"
-#include "runtime/inspect/copy.h"
+#include "runtime/base/atomic_file.h"
 #include "runtime/net/loop.h"
 #include "runtime/proc/context.h"
 #include "runtime/program/module.h"
@@ -271,18 +271,16 @@ static void print_files(const struct made *m)
 static int export_file(struct made *m, const char *path, struct fbr_error *err)
 {
     mode_t mask = umask(0);
-    struct fbr_copy_file f;
+    struct fbr_atomic f;
     int rc;
 
     umask(mask);
-    if (strlen(path) >= FBR_MSG_PATH)
-        return fbr_fail(err, -ENAMETOOLONG, "%.256s...: the name is too long", path);
-    if (fbr_copy_begin(&f, path, "", err) < 0)
+    if (fbr_atomic_begin(&f, path, "", err) < 0)
         return fbr_wrap(err, "cannot write the image");
     rc = m->ops->write(m->image, m->args->operands[1], f.fd, err);
     if (rc < 0)
-        fbr_copy_drop(&f);
-    else if (fbr_copy_commit(&f, 0666 & ~mask, err) < 0)
+        fbr_atomic_drop(&f);
+    else if (fbr_atomic_commit(&f, 0666 & ~mask, err) < 0)
         rc = fbr_wrap(err, "cannot write the image");
     snprintf(m->where, sizeof(m->where), "%s", path);
     return rc;

@@ -246,12 +246,9 @@ int fbr_atomic_dir(const char *path, char *name, size_t size)
     return make(path, name, size, true);
 }
 
-int fbr_atomic_file(const char *path, char *name, size_t size)
-{
-    return make(path, name, size, false);
-}
-
-int fbr_atomic_nameless(const char *path)
+/* Opens a file that has no name until name_it() gives it one. -EOPNOTSUPP: the file system does not
+ * support such files. */
+static int open_nameless(const char *path)
 {
     char folder[PATH_MAX + NAME_MAX];
     int rc = folder_of(path, folder, sizeof(folder)), fd;
@@ -266,19 +263,91 @@ int fbr_atomic_nameless(const char *path)
     return fd;
 }
 
-int fbr_atomic_name(int fd, const char *path, char *name, size_t size)
+static int name_it(struct fbr_atomic *f)
 {
     char self[32], end[32];
     int rc;
 
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", f->fd);
     for (int i = 0; i < TRIES; i++) {
         snprintf(end, sizeof(end), "%d-%d", (int)getpid(), i);
-        rc = name_beside(path, end, name, size);
-        if (rc < 0 || linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0)
+        rc = name_beside(f->path, end, f->beside, sizeof(f->beside));
+        if (rc < 0 || linkat(AT_FDCWD, self, AT_FDCWD, f->beside, AT_SYMLINK_FOLLOW) == 0)
             return rc;
         if (errno != EEXIST)
             break;
     }
     return -errno;
+}
+
+/* ---- Files ---- */
+
+int fbr_atomic_fail(struct fbr_atomic *f, int rc, struct fbr_error *err)
+{
+    fbr_fail(err, rc, "%.300s: %s", f->path, fbr_strerror(rc));
+    fbr_atomic_drop(f);
+    return rc;
+}
+
+int fbr_atomic_begin(struct fbr_atomic *f, const char *path, const char *name,
+                     struct fbr_error *err)
+{
+    struct stat st;
+    int n;
+
+    memset(f, 0, sizeof(*f));
+    f->fd = -1;
+    if (!path[0])
+        path = ".";
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        n = snprintf(f->path, sizeof(f->path), "%s/%s", path, name);
+    else if (path[strlen(path) - 1] == '/')
+        return fbr_fail(err, -ENOENT, "%.300s: no such directory", path);
+    else
+        n = snprintf(f->path, sizeof(f->path), "%s", path);
+    if (n >= (int)sizeof(f->path))
+        return fbr_fail(err, -ENAMETOOLONG, "%.300s...: the name is too long", path);
+    if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return fbr_fail(err, -EEXIST, "%.300s exists, and is not a regular file", f->path);
+    f->fd = open_nameless(f->path);
+    if (f->fd == -EOPNOTSUPP) {
+        f->fd = make(f->path, f->beside, sizeof(f->beside), false);
+        f->named = f->fd >= 0;
+    }
+    return f->fd < 0 ? fbr_atomic_fail(f, f->fd, err) : 0;
+}
+
+/* A quota or a file server may report that the file is not whole only when it is closed. */
+static int close_copy(int fd)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    return copy < 0 || close(copy) < 0 ? -1 : 0;
+}
+
+int fbr_atomic_commit(struct fbr_atomic *f, unsigned mode, struct fbr_error *err)
+{
+    int rc;
+
+    if (fchmod(f->fd, mode & 0777) < 0 || close_copy(f->fd) < 0)
+        return fbr_atomic_fail(f, -errno, err);
+    if (!f->named) { /* a temporary name first: only a rename replaces an existing file */
+        rc = name_it(f);
+        if (rc < 0)
+            return fbr_atomic_fail(f, rc, err);
+        f->named = true;
+    }
+    if (rename(f->beside, f->path) < 0)
+        return fbr_atomic_fail(f, -errno, err);
+    f->named = false;
+    fbr_atomic_drop(f);
+    return 0;
+}
+
+void fbr_atomic_drop(struct fbr_atomic *f)
+{
+    if (f->named)
+        unlink(f->beside);
+    f->fd = fbr_fds_close(f->fd);
+    f->named = false;
 }

@@ -12,20 +12,35 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#include "runtime/base/error.h"
 
 #define FBR_ATOMIC_PREFIX ".fiber-cp-" /* prefix of temporary names */
 #define FBR_ATOMIC_ROOM 64             /* bytes by which a name may be longer than its final path */
 
-/* Makes a directory, or a file, next to path and stores its name in `name`. Returns its descriptor,
- * or -errno. Removes the files that other processes left behind in that folder. */
+/* A file that is being written: without a name if the file system can do that. */
+struct fbr_atomic {
+    int fd;
+    bool named; /* it has a temporary name, and must be removed */
+    char path[PATH_MAX + NAME_MAX], beside[PATH_MAX + NAME_MAX + FBR_ATOMIC_ROOM];
+};
+
+/* Begins a file. If path is a directory ("" is the current one), the file becomes `name` in it.
+ * Removes the files that other processes left behind in that folder. */
+int fbr_atomic_begin(struct fbr_atomic *f, const char *path, const char *name,
+                     struct fbr_error *err);
+/* Gives the file its name and permissions, and closes it. After an error nothing of it is left, and
+ * an existing file is as it was. */
+int fbr_atomic_commit(struct fbr_atomic *f, unsigned mode, struct fbr_error *err);
+void fbr_atomic_drop(struct fbr_atomic *f);
+/* Closes and removes it after an error, which the message names with the final path. Returns rc. */
+int fbr_atomic_fail(struct fbr_atomic *f, int rc, struct fbr_error *err);
+/* Makes a directory next to path and stores its name in `name`. Returns its descriptor, or -errno.
+ * Removes what other processes left behind in that folder. */
 int fbr_atomic_dir(const char *path, char *name, size_t size);
-int fbr_atomic_file(const char *path, char *name, size_t size);
-/* Opens a file that has no name until fbr_atomic_name() gives it one. -EOPNOTSUPP: the file system
- * does not support such files. */
-int fbr_atomic_nameless(const char *path);
-int fbr_atomic_name(int fd, const char *path, char *name, size_t size);
 /* Whether `name`, in the folder `at`, is a temporary file that a process still writes. The caller
  * does not count the file as a part of the folder. */
 bool fbr_atomic_in_use(int at, const char *name);

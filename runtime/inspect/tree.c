@@ -87,6 +87,26 @@ int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], str
     return fd;
 }
 
+/* Sends the file to its end. */
+static int send_bytes(int sock, int fd, struct fbr_error *err)
+{
+    char *data = malloc(FBR_MSG_MAX);
+    ssize_t n = 1;
+    int rc = 0;
+
+    if (!data)
+        return fbr_fail(err, -EIO, "cannot be read: %s", strerror(ENOMEM));
+    while (rc == 0 && n) {
+        n = read(fd, data, FBR_MSG_MAX);
+        if (n >= 0)
+            rc = fbr_msg_send(sock, FBR_MSG_DATA, data, (size_t)n);
+        else if (errno != EINTR)
+            rc = fbr_fail(err, -EIO, "cannot be read: %s", strerror(errno));
+    }
+    free(data);
+    return rc;
+}
+
 struct sending {
     int sock;
     unsigned *left;
@@ -125,7 +145,7 @@ static int send_open(struct sending *s, int fd, const char *name)
         return 0;
     }
     rc = fbr_msg_send_item(s->sock, FBR_MSG_FILE, st.st_mode & 0777, name, "");
-    return rc < 0 ? rc : fbr_copy_send_file(s->sock, fd, s->err);
+    return rc < 0 ? rc : send_bytes(s->sock, fd, s->err);
 }
 
 /* Opens a file once and sends it by its descriptor: its name may mean another file later. */
@@ -213,7 +233,7 @@ int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_er
 
     *left = 0;
     if (!(mode & FBR_MSG_IS_TREE)) {
-        rc = fbr_copy_send_file(sock, fd, err);
+        rc = send_bytes(sock, fd, err);
         close(fd);
         return rc;
     }
@@ -224,6 +244,25 @@ int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_er
 
 /* ---- Receiving ---- */
 
+/* Receives DATA until the file is complete. */
+static int recv_bytes(struct fbr_atomic *f, int sock, struct fbr_error *err)
+{
+    struct fbr_msg m = {.kind = 0};
+    int rc;
+
+    while ((rc = fbr_msg_expect(sock, &m, FBR_MSG_DATA, err)) == 0 && fbr_cur_left(&m.body)) {
+        rc = fbr_fds_write(f->fd, m.body.at, fbr_cur_left(&m.body));
+        if (rc < 0) {
+            fbr_atomic_fail(f, rc, err);
+            break;
+        }
+    }
+    fbr_buf_fini(&m.bytes);
+    if (rc < 0)
+        fbr_atomic_drop(f);
+    return rc;
+}
+
 static int abandon(struct fbr_tree *t, int rc, const char *what, struct fbr_error *err)
 {
     fbr_fail(err, rc, "%.300s%s%.200s: %s", t->path, what[0] ? ": " : "", what, fbr_strerror(rc));
@@ -233,7 +272,7 @@ static int abandon(struct fbr_tree *t, int rc, const char *what, struct fbr_erro
 
 void fbr_tree_drop(struct fbr_tree *t)
 {
-    fbr_copy_drop(&t->file);
+    fbr_atomic_drop(&t->file);
     if (t->fd < 0)
         return;
     fbr_atomic_remove(t->beside);
@@ -264,7 +303,7 @@ int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, uint3
     t->fd = t->file.fd = -1;
     t->mode = mode;
     if (!(mode & FBR_MSG_IS_TREE))
-        return fbr_copy_begin(&t->file, path, fbr_tree_is_name(name) ? name : "file", err);
+        return fbr_atomic_begin(&t->file, path, fbr_tree_is_name(name) ? name : "file", err);
     if (!path[0])
         path = ".";
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -319,7 +358,7 @@ static int leave_dir(struct receiving *r)
 
 static int take_file(struct receiving *r, const struct fbr_msg_item *e, struct fbr_error *err)
 {
-    struct fbr_copy_file f = {.fd = -1};
+    struct fbr_atomic f = {.fd = -1};
     int rc;
 
     snprintf(f.path, sizeof(f.path), "%.3000s/%s", r->t->path, e->name);
@@ -327,7 +366,7 @@ static int take_file(struct receiving *r, const struct fbr_msg_item *e, struct f
                   0600);
     if (f.fd < 0)
         return -errno;
-    rc = fbr_copy_recv_file(&f, r->sock, err);
+    rc = recv_bytes(&f, r->sock, err);
     if (rc < 0)
         return rc;
     rc = fchmod(f.fd, e->mode & 0777) < 0 ? -errno : 0;
@@ -373,7 +412,7 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
     int rc = 0;
 
     if (!(t->mode & FBR_MSG_IS_TREE))
-        return fbr_copy_recv_file(&t->file, sock, err);
+        return recv_bytes(&t->file, sock, err);
     while (rc == 0) {
         rc = fbr_msg_recv(sock, &m, &why);
         if (rc < 0)
@@ -395,7 +434,7 @@ int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err)
 int fbr_tree_commit(struct fbr_tree *t, struct fbr_error *err)
 {
     if (!(t->mode & FBR_MSG_IS_TREE))
-        return fbr_copy_commit(&t->file, t->mode, err);
+        return fbr_atomic_commit(&t->file, t->mode, err);
     /* the rename replaces nothing, or an empty directory */
     if (fchmod(t->fd, t->mode & 0777) < 0 || rename(t->beside, t->path) < 0)
         return abandon(t, -errno, "", err);

@@ -1,8 +1,9 @@
 /* tree.h - sends and receives a file or a directory in messages (message.h), whole or not at all:
  * both ends of `fiber cp`.
  *
- * A file travels as in copy.h. A directory travels as entries in the order of a walk. Each entry is
- * a message with an item, whose mode holds the permissions.
+ * A file travels as DATA, and the receiver writes it as in atomic_file.h. A directory travels as
+ * entries in the order of a walk. Each entry is a message with an item, whose mode holds the
+ * permissions.
  *
  *     DIR     a directory; the entries up to its UP are in it
  *     FILE    its DATA follows
@@ -21,7 +22,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include "runtime/inspect/copy.h"
+#include "runtime/base/atomic_file.h"
+#include "runtime/inspect/message.h"
 
 #define FBR_TREE_DEPTH 64 /* levels of directories, one descriptor each */
 
@@ -44,7 +46,7 @@ int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_er
 /* A file or a directory that is being received. */
 struct fbr_tree {
     uint32_t mode;
-    struct fbr_copy_file file;
+    struct fbr_atomic file;
     /* of a directory: */
     int fd;
     unsigned links; /* links that were left out */
@@ -56,8 +58,8 @@ struct fbr_tree {
  * directory may replace, nor a regular file that a file may replace. */
 int fbr_tree_begin(struct fbr_tree *t, const char *path, const char *name, uint32_t mode,
                    struct fbr_error *err);
-/* Receives until the file or the directory is complete. Errors: as fbr_copy_recv_file(); then
- * nothing of it is left. */
+/* Receives until the file or the directory is complete. Errors: its own, and those of
+ * fbr_msg_recv(); then nothing of it is left. */
 int fbr_tree_recv(struct fbr_tree *t, int sock, struct fbr_error *err);
 /* Gives it its name and permissions, and closes it. */
 int fbr_tree_commit(struct fbr_tree *t, struct fbr_error *err);

@@ -22,7 +22,6 @@
 #include <cmocka.h>
 
 #include "runtime/base/atomic_file.h"
-#include "runtime/inspect/copy.h"
 #include "runtime/inspect/tree.h"
 #include "tests/support/files.h"
 #include "tests/support/nfs_locks.h"
@@ -79,7 +78,6 @@ static void age(const char *path, long days)
 /* A process that has made one of them, and holds it. */
 static void make_in_another(bool tree)
 {
-    struct fbr_copy_file f;
     struct fbr_tree t;
     int ends[2];
     char c;
@@ -89,10 +87,14 @@ static void make_in_another(bool tree)
     assert_true(maker.pid >= 0);
     if (maker.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (tree ? fbr_tree_begin(&t, in_dir("tree"), "x", FBR_MSG_IS_TREE, NULL) < 0 ||
-                       mkdirat(t.fd, "sub", 0500)
-                 : (f.fd = fbr_atomic_file(in_dir("file"), f.beside, sizeof(f.beside))) < 0)
+        if (fbr_tree_begin(&t, in_dir("tree"), "x", FBR_MSG_IS_TREE, NULL) < 0 ||
+            mkdirat(t.fd, "sub", 0500))
             _exit(1);
+        if (!tree) { /* a file of that name, as one has just before it gets its final name */
+            fbr_tree_drop(&t);
+            if (flock(open(t.beside, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600), LOCK_EX) < 0)
+                _exit(3);
+        }
         if (write(ends[1], "x", 1) != 1)
             _exit(2);
         for (;;)
@@ -111,10 +113,10 @@ static void kill_it(void)
 
 static void begin_file(void)
 {
-    struct fbr_copy_file f;
+    struct fbr_atomic f;
 
-    assert_int_equal(fbr_copy_begin(&f, in_dir("new"), "x", NULL), 0);
-    fbr_copy_drop(&f);
+    assert_int_equal(fbr_atomic_begin(&f, in_dir("new"), "x", NULL), 0);
+    fbr_atomic_drop(&f);
 }
 
 static void begin_tree(void)
@@ -209,11 +211,12 @@ static void errors_say_why(void **state)
 {
     char name[PATH_MAX], *too_long = malloc(2 * PATH_MAX);
     struct fbr_error err = {0, ""};
+    struct fbr_atomic f;
     struct fbr_tree t;
 
     assert_int_equal(fbr_atomic_dir(in_dir("none/x"), name, sizeof(name)), -ENOENT);
-    assert_int_equal(fbr_atomic_file(in_dir("none/x"), name, sizeof(name)), -ENOENT);
-    assert_int_equal(fbr_atomic_nameless(in_dir("none/x")), -ENOENT);
+    assert_int_equal(fbr_atomic_begin(&f, in_dir("none/x"), "", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "none/x"));
     assert_int_equal(fbr_tree_begin(&t, in_dir("none/x"), "x", FBR_MSG_IS_TREE, &err), -ENOENT);
     assert_non_null(strstr(err.text, "none/x"));
     assert_int_equal(fbr_atomic_dir(in_dir("x"), name, 20), -ENAMETOOLONG);
@@ -221,7 +224,9 @@ static void errors_say_why(void **state)
     too_long[2 * PATH_MAX - 1] = '\0';
     too_long[2 * PATH_MAX - 2] = '/';
     assert_int_equal(fbr_atomic_dir(too_long, name, sizeof(name)), -ENAMETOOLONG);
-    assert_int_equal(fbr_atomic_nameless(too_long), -ENAMETOOLONG);
+    too_long[2 * PATH_MAX - 2] = 'a';
+    assert_int_equal(fbr_atomic_begin(&f, too_long, "", &err), -ENAMETOOLONG);
+    assert_non_null(strstr(err.text, "the name is too long"));
     free(too_long);
 }
 

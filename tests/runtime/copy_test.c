@@ -58,6 +58,7 @@ static void a_file_goes_there_with_its_permissions(void **state)
 {
     char *data = large();
     char name[FBR_MSG_NAME];
+    unsigned left;
     uint32_t mode;
     int fd;
 
@@ -67,9 +68,8 @@ static void a_file_goes_there_with_its_permissions(void **state)
     tunnel();
     ask(FBR_MSG_PUT, dir, "to", mode);
     ready();
-    assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
+    assert_int_equal(fbr_tree_send(ours, fd, mode, &left, NULL), 0);
     expect_done(0, "");
-    close(fd);
     leave();
     file_expect(in_dir("to"), data, LARGE, 0750);
     assert_int_equal(dir_count(dir, ""), 2);
@@ -79,18 +79,18 @@ static void a_file_goes_there_with_its_permissions(void **state)
 static void a_file_comes_from_there(void **state)
 {
     struct fbr_msg_item i;
-    struct fbr_copy_file f;
+    struct fbr_tree t;
     char *data = large();
 
     file_make(in_dir("from"), data, LARGE, 0604);
     tunnel();
     ask(FBR_MSG_GET, in_dir("from"), "", 0);
     i = ready();
-    assert_int_equal(fbr_copy_begin(&f, in_dir("to"), "x", NULL), 0);
-    assert_int_equal(fbr_copy_recv_file(&f, ours, NULL), 0);
+    assert_int_equal(fbr_tree_begin(&t, in_dir("to"), "x", i.mode, NULL), 0);
+    assert_int_equal(fbr_tree_recv(&t, ours, NULL), 0);
     expect_done(0, "");
     assert_int_equal(access(in_dir("to"), F_OK), -1); /* not before it is asked for */
-    assert_int_equal(fbr_copy_commit(&f, i.mode, NULL), 0);
+    assert_int_equal(fbr_tree_commit(&t, NULL), 0);
     file_expect(in_dir("to"), data, LARGE, 0604);
     free(data);
 }
@@ -98,6 +98,7 @@ static void a_file_comes_from_there(void **state)
 static void an_empty_file_replaces_what_is_there(void **state)
 {
     char name[FBR_MSG_NAME];
+    unsigned left;
     uint32_t mode;
     int fd;
 
@@ -107,9 +108,8 @@ static void an_empty_file_replaces_what_is_there(void **state)
     tunnel();
     ask(FBR_MSG_PUT, in_dir("to"), "from", mode);
     ready();
-    assert_int_equal(fbr_copy_send_file(ours, fd, NULL), 0);
+    assert_int_equal(fbr_tree_send(ours, fd, mode, &left, NULL), 0);
     expect_done(0, "");
-    close(fd);
     file_expect(in_dir("to"), "", 0, 0600);
     assert_int_equal(dir_count(dir, ""), 2);
 }
