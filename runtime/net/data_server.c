@@ -17,6 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/sp_server.h"
+#include "runtime/net/tcp.h"
 
 #define TICKS 2 /* ticks per heartbeat */
 #define DUE_MAX 256
@@ -58,7 +59,7 @@ struct fbr_link {
 
 struct fbr_data_server {
     struct fbr_sp_server *sp;
-    bool local; /* ipc */
+    bool local; /* a unix socket */
     char url[FBR_URL_MAX];
     struct fbr_data_server_options options;
     uint32_t ticks;    /* atomic: counts only time in which this process ran */
@@ -497,7 +498,7 @@ int fbr_data_server_open(struct fbr_data_server **out, const char *url,
     if (!h)
         return fbr_fail(err, -ENOMEM, "data channel: out of memory");
     h->options = *options;
-    h->local = strncmp(url, "ipc://", 6) == 0;
+    h->local = fbr_unix_path(url) != NULL;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->idle, NULL);
     rc = start_listening(h, url, err);

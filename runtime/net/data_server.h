@@ -6,9 +6,9 @@
  * Over TCP the first one, which proves the peer's identity, is answered at once, and so is a beat
  * when nothing else was sent for half a heartbeat.
  *
- * A link over ipc:// is in a directory that only our user can enter. The control channel reports
- * the end of its peer, and the end of its connection breaks nothing. A link over TCP must be
- * encrypted. It belongs to the connection on which its first message arrived, and breaks when
+ * A link over a unix socket is in a directory that only our user can enter. The control channel
+ * reports the end of its peer, and the end of its connection breaks nothing. A link over TCP must
+ * be encrypted. It belongs to the connection on which its first message arrived, and breaks when
  *
  *  - that connection ends, unless the owner of the link closes the link within a heartbeat: the
  *    control channel reports an orderly end of the peer;
@@ -49,7 +49,7 @@ struct fbr_data_server_options {
     struct fbr_held *held;    /* counts what peers make us keep; may be NULL */
 };
 
-/* Binds url: "ipc:///path", "tcp://address:port", "tcp://[address]:port" (port 0: any). */
+/* Binds url: "unix:/path", "tcp://address:port", "tcp://[address]:port" (port 0: any). */
 int fbr_data_server_open(struct fbr_data_server **h, const char *url,
                          const struct fbr_data_server_options *options, struct fbr_error *err);
 const char *fbr_data_server_url(const struct fbr_data_server *h); /* with the actual port */

@@ -120,7 +120,7 @@ static int open_nanomsg(struct fbr_sock *s, const char *url)
 int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, struct fbr_error *err)
 {
     struct fbr_sock *s = calloc(1, sizeof(*s));
-    bool local = strncmp(url, "ipc://", 6) == 0;
+    const char *path = fbr_unix_path(url);
     int rc;
 
     if (!s)
@@ -131,14 +131,14 @@ int fbr_sock_connect(struct fbr_sock **out, const char *url, int timeout_ms, str
         free(s);
         return rc;
     }
-    if (local)
-        rc = fbr_sp_client_open(&s->local, url + 6, FBR_SOCK_MAX, timeout_ms);
+    if (path)
+        rc = fbr_sp_client_open(&s->local, path, FBR_SOCK_MAX, timeout_ms);
     else
         rc = open_nanomsg(s, url);
     if (rc < 0) {
         fbr_sock_close(s);
         return fbr_fail(err, rc, "data channel: %s: %s", url,
-                        rc == -EMFILE && !local
+                        rc == -EMFILE && !path
                             ? "nanomsg allows a process no more connections over TCP"
                             : nn_strerror(-rc));
     }

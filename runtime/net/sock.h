@@ -24,7 +24,7 @@
 
 struct fbr_sock;
 
-/* Connects to "ipc:///path", "tcp://address:port" or "tcp://[address]:port". -EAGAIN: no server
+/* Connects to "unix:/path", "tcp://address:port" or "tcp://[address]:port". -EAGAIN: no server
  * greeted us at a unix socket for timeout_ms. Over TCP the call does not wait, but the first
  * message does. */
 int fbr_sock_connect(struct fbr_sock **s, const char *url, int timeout_ms, struct fbr_error *err);

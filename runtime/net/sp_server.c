@@ -430,18 +430,12 @@ void fbr_sp_server_stop(struct fbr_sp_server *s)
 
 /* ---- The server ---- */
 
-/* Returns the path of "ipc:///path". NULL: another kind of url. */
-static const char *path_of(const char *url)
-{
-    return strncmp(url, "ipc://", 6) == 0 ? url + 6 : NULL;
-}
-
 static int start_listening(struct fbr_sp_server *s, const char *url)
 {
     if (strlen(url) >= sizeof(s->url))
         return -ENAMETOOLONG;
-    s->listening =
-        s->local ? fbr_unix_listen(path_of(url)) : fbr_tcp_listen(url, s->url, sizeof(s->url));
+    s->listening = s->local ? fbr_unix_listen(fbr_unix_path(url))
+                            : fbr_tcp_listen(url, s->url, sizeof(s->url));
     if (s->listening < 0)
         return s->listening;
     if (s->local)
@@ -472,7 +466,7 @@ int fbr_sp_server_open(struct fbr_sp_server **out, const char *url, bool own_use
     s->ops = ops;
     s->user = user;
     s->own_user = own_user;
-    s->local = path_of(url) != NULL;
+    s->local = fbr_unix_path(url) != NULL;
     s->listening = s->ep = s->wake = -1;
     rc = fbr_fds_need(OWN_FDS, "data channel", err);
     if (rc < 0)
@@ -509,7 +503,7 @@ void fbr_sp_server_close(struct fbr_sp_server *s)
     free_all(&s->dead);
     fbr_fds_close(s->listening);
     if (s->local && *s->url)
-        unlink(path_of(s->url));
+        unlink(fbr_unix_path(s->url));
     fbr_fds_close(s->ep);
     fbr_fds_close(s->wake);
     fbr_fds_release(s->reserved);

@@ -46,7 +46,7 @@ struct fbr_sp_server_ops {
     void (*on_tick)(void *user);
 };
 
-/* Listens at "ipc:///path", "tcp://address:port" or "tcp://[address]:port"; port 0: any.
+/* Listens at "unix:/path", "tcp://address:port" or "tcp://[address]:port"; port 0: any.
  * `own_user`: callers from this host must have our user id. */
 int fbr_sp_server_open(struct fbr_sp_server **s, const char *url, bool own_user,
                        const struct fbr_sp_server_ops *ops, void *user, struct fbr_error *err);

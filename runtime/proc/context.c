@@ -92,8 +92,8 @@ static const struct fbr_backend_ops *configured_backend(const struct fbr_runtime
 /* Stores where to listen: on this host at the socket `file` in our directory, else at an address.
  * Opens the backend first, which knows the address: an object may have to publish its address
  * before any job was started. */
-static int find_url(struct fbr_runtime *rt, enum fbr_reach reach, const char *scheme,
-                    const char *file, char url[FBR_URL_MAX], struct fbr_error *err)
+static int find_url(struct fbr_runtime *rt, enum fbr_reach reach, const char *file,
+                    char url[FBR_URL_MAX], struct fbr_error *err)
 {
     const struct fbr_backend_ops *ops = configured_backend(rt);
     struct fbr_backend_slot *slot;
@@ -102,7 +102,7 @@ static int find_url(struct fbr_runtime *rt, enum fbr_reach reach, const char *sc
 
     if (reach == FBR_REACH_HOST) {
         rc = fbr_rundir_own(&rt->dir, err);
-        snprintf(url, FBR_URL_MAX, "%s%s/%s", scheme, rt->dir.own, file);
+        snprintf(url, FBR_URL_MAX, "unix:%s/%s", rt->dir.own, file);
         return rc;
     }
     if (ops && ops->reach == FBR_REACH_TCP)
@@ -140,7 +140,7 @@ int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_lis
     *l = rt->listener[reach];
     if (*l)
         return 0;
-    rc = find_url(rt, reach, "unix:", "c", url, err);
+    rc = find_url(rt, reach, "c", url, err);
     if (rc < 0 || (rc = fbr_listener_open(&rt->listener[reach], rt->loop, url, &auth, err)) < 0)
         return rc;
     *l = rt->listener[reach];
@@ -158,7 +158,7 @@ static int open_data_server(struct fbr_runtime *rt, enum fbr_reach reach,
         .held = &rt->held,
     };
     char url[FBR_URL_MAX];
-    int rc = find_url(rt, reach, "ipc://", "d", url, err);
+    int rc = find_url(rt, reach, "d", url, err);
 
     return rc < 0 ? rc : fbr_data_server_open(data_server, url, &o, err);
 }

@@ -219,7 +219,7 @@ static int set_up(void **state)
         snprintf(url, sizeof(url),
                  strcmp(*state, "tcp6") == 0 ? "tcp://[::1]:0" : "tcp://127.0.0.1:0");
     else
-        snprintf(url, sizeof(url), "ipc://%s/d", dir);
+        snprintf(url, sizeof(url), "unix:%s/d", dir);
     rc = fbr_data_server_open(&data_server, url, &options, NULL);
     if (rc == 0)
         snprintf(url, sizeof(url), "%s", fbr_data_server_url(data_server));
@@ -393,7 +393,7 @@ static void *serve_late(void *arg)
 
     close(accept(l->fd, NULL, NULL));
     close(l->fd);
-    return rename(url + strlen("ipc://"), l->path) < 0 ? "failed" : NULL;
+    return rename(url + strlen("unix:"), l->path) < 0 ? "failed" : NULL;
 }
 
 static void what_breaks_before_the_first_message_is_not_lost(void **state)
@@ -407,7 +407,7 @@ static void what_breaks_before_the_first_message_is_not_lost(void **state)
 
     snprintf(l.path, sizeof(l.path), "%s/late", dir);
     snprintf(at.sun_path, sizeof(at.sun_path), "%s", l.path);
-    snprintf(l.url, sizeof(l.url), "ipc://%s", l.path);
+    snprintf(l.url, sizeof(l.url), "unix:%s", l.path);
     assert_int_equal(fbr_link_open(&link, data_server, &ops, &lines[0]), 0);
     assert_int_equal(bind(l.fd, (struct sockaddr *)&at, sizeof(at)), 0);
     assert_int_equal(listen(l.fd, 1), 0);
@@ -436,7 +436,7 @@ static void who_does_not_answer_is_not_waited_for(void **state)
     char deaf[128];
 
     snprintf(at.sun_path, sizeof(at.sun_path), "%s/deaf", dir);
-    snprintf(deaf, sizeof(deaf), "ipc://%s/deaf", dir);
+    snprintf(deaf, sizeof(deaf), "unix:%s/deaf", dir);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     assert_int_equal(listen(fd, 1), 0);
     assert_int_equal(fbr_data_client_open(&up, deaf, 12345, NULL, LIMIT, 200, &err), -ETIMEDOUT);
@@ -683,7 +683,7 @@ static void callers_that_come_at_once_find_room(void **state)
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     int fds[100];
 
-    snprintf(at.sun_path, sizeof(at.sun_path), "%.100s", url + strlen("ipc://"));
+    snprintf(at.sun_path, sizeof(at.sun_path), "%.100s", url + strlen("unix:"));
     for (int i = 0; i < 100; i++)
         fds[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     for (int i = 0; i < 100; i++)
@@ -698,7 +698,7 @@ static void callers_that_come_at_once_find_room(void **state)
 static void addresses_that_cannot_be_served(void **state)
 {
     static const char *const bad[] = {"",
-                                      "ipc:///nowhere/at/all/d",
+                                      "unix:/nowhere/at/all/d",
                                       "tcp://127.0.0.1:99999",
                                       "tcp://1.2.3.4:5",
                                       "tcp://[::1:5",

@@ -143,7 +143,7 @@ static void open_ends(bool sealed)
 
     fbr_cond_init(&changed);
     temp_dir_make(dir);
-    snprintf(url, sizeof(url), "ipc://%s/d", dir);
+    snprintf(url, sizeof(url), "unix:%s/d", dir);
     assert_int_equal(fbr_data_server_open(&data_server, url,
                                           &(struct fbr_data_server_options){.limit = LIMIT}, &err),
                      0);

@@ -34,15 +34,16 @@
 static const size_t lengths[] = {1, 44, 13, 60000, 300000, FBR_SOCK_MAX - 4, 44};
 enum { N = sizeof(lengths) / sizeof(lengths[0]) };
 
-static char dir[64], url[80];
+static char dir[64], url[80], ipc[80]; /* the same socket, for us and for nanomsg */
 static const char *path;
 static int came;
 
 static int set_up(void **state)
 {
     temp_dir_make(dir);
-    snprintf(url, sizeof(url), "ipc://%s/d", dir);
-    path = url + strlen("ipc://");
+    snprintf(url, sizeof(url), "unix:%s/d", dir);
+    snprintf(ipc, sizeof(ipc), "ipc://%s/d", dir);
+    path = url + strlen("unix:");
     came = 0;
     return 0;
 }
@@ -135,7 +136,7 @@ static void nanomsg_serves_our_client(void **state)
 
     assert_true(s >= 0);
     assert_true(nn_setsockopt(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) >= 0);
-    assert_true(nn_bind(s, url) >= 0);
+    assert_true(nn_bind(s, ipc) >= 0);
     assert_int_equal(pthread_create(&thread, NULL, echo, &s), 0);
     assert_int_equal(fbr_sp_client_open(&c, path, FBR_SOCK_MAX, TEST_LONG_MS), 0);
     for (int i = 0; i < N; i++) {
@@ -207,7 +208,7 @@ static void our_server_serves_nanomsg(void **state)
     assert_int_equal(pthread_create(&thread, NULL, serve, server), 0);
     assert_true(s >= 0);
     assert_true(nn_setsockopt(s, NN_SOL_SOCKET, NN_RCVMAXSIZE, &most, sizeof(most)) >= 0);
-    assert_true(nn_connect(s, url) >= 0);
+    assert_true(nn_connect(s, ipc) >= 0);
     for (int i = 0; i < N; i++) {
         void *msg = NULL;
         int n;
