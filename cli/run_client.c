@@ -55,7 +55,8 @@ static int send_request(struct run_client *run, enum fbr_run_control_op op, int 
 static int receive(struct run_client *run, uint64_t until)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
-    void *room = fbr_buf_reserve(&run->got, 1 << 16);
+    size_t most = run->exact ? 1 : 1 << 16;
+    void *room = fbr_buf_reserve(&run->got, most);
     ssize_t n;
     int rc;
 
@@ -64,7 +65,7 @@ static int receive(struct run_client *run, uint64_t until)
     rc = TEMP_FAILURE_RETRY(poll(&p, 1, fbr_ms_until(until)));
     if (rc == 0)
         return -ETIMEDOUT;
-    n = recv(run->fd, room, 1 << 16, 0);
+    n = recv(run->fd, room, most, 0);
     if (n <= 0)
         return -ECONNRESET;
     fbr_buf_extend(&run->got, (size_t)n);
@@ -176,8 +177,10 @@ int run_client_ask(struct run_client *run, enum fbr_run_control_op op, int rank,
 int run_client_tunnel(struct run_client *run, int rank, struct fbr_error *err)
 {
     const struct timeval patience = {.tv_sec = VISIT_S};
-    int rc = run_client_ask(run, FBR_RUN_CONTROL_TUNNEL, rank, 0, err);
+    int rc;
 
+    run->exact = true; /* the bytes of the process may come at once */
+    rc = run_client_ask(run, FBR_RUN_CONTROL_TUNNEL, rank, 0, err);
     if (rc < 0)
         return rc;
     fcntl(run->fd, F_SETFL, fcntl(run->fd, F_GETFL) & ~O_NONBLOCK);

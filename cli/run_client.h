@@ -22,6 +22,7 @@ struct run_client {
     char report[1024];
     int fd; /* -1 if the run has ended, or accepts no more connections */
     struct fbr_buf got;
+    bool exact;                 /* nothing behind the next answer may be read */
     int owed;                   /* requests whose DONE has not come; the answers come in order */
     bool ranks_owed;            /* the last of them is the request of run_client_ranks() */
     struct fbr_run_rank *ranks; /* result of run_client_ranks() */

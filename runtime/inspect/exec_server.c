@@ -114,6 +114,11 @@ static void *run(void *arg)
     return NULL;
 }
 
+void fbr_exec_server_refuse(struct fbr_buf *answer, int code, const char *why)
+{
+    fbr_msg_put_done(answer, code, why);
+}
+
 int fbr_exec_server_start(int sock, struct fbr_error *err)
 {
     int rc = fbr_thread_start(NULL, run, (void *)(intptr_t)sock);

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/inspect/message.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -45,7 +46,7 @@ static int send_all(int sock, const void *data, size_t len)
 
 int fbr_msg_send(int sock, enum fbr_msg_kind kind, const void *data, size_t len)
 {
-    uint32_t all = (uint32_t)len + 1;
+    uint32_t all = htole32((uint32_t)len + 1);
     uint8_t head[5] = {[4] = (uint8_t)kind};
     int rc;
 
@@ -71,34 +72,41 @@ int fbr_msg_send_data(int sock, const void *data, size_t len)
     return rc < 0 ? rc : fbr_msg_send(sock, FBR_MSG_DATA, NULL, 0);
 }
 
-static int send_buf(int sock, enum fbr_msg_kind kind, struct fbr_buf *b)
-{
-    int rc = b->failed ? -ENOMEM : fbr_msg_send(sock, kind, b->data, b->len);
-
-    fbr_buf_fini(b);
-    return rc;
-}
-
 int fbr_msg_send_item(int sock, enum fbr_msg_kind kind, uint32_t mode, const char *name,
                       const char *path)
 {
     struct fbr_buf b = {0};
+    int rc;
 
     if (strlen(name) >= FBR_MSG_NAME || strlen(path) >= FBR_MSG_PATH)
         return -ENAMETOOLONG;
     fbr_put_u32(&b, mode);
     fbr_put_str(&b, name);
     fbr_put_str(&b, path);
-    return send_buf(sock, kind, &b);
+    rc = b.failed ? -ENOMEM : fbr_msg_send(sock, kind, b.data, b.len);
+    fbr_buf_fini(&b);
+    return rc;
+}
+
+void fbr_msg_put_done(struct fbr_buf *b, int code, const char *text)
+{
+    size_t len = strnlen(text, FBR_MSG_TEXT - 1);
+
+    fbr_put_u32(b, (uint32_t)(1 + 4 + 4 + len));
+    fbr_put_u8(b, FBR_MSG_DONE);
+    fbr_put_u32(b, (uint32_t)code);
+    fbr_put_bytes(b, text, len);
 }
 
 int fbr_msg_send_done(int sock, int code, const char *text)
 {
     struct fbr_buf b = {0};
+    int rc;
 
-    fbr_put_u32(&b, (uint32_t)code);
-    fbr_put_bytes(&b, text, strnlen(text, FBR_MSG_TEXT - 1));
-    return send_buf(sock, FBR_MSG_DONE, &b);
+    fbr_msg_put_done(&b, code, text);
+    rc = b.failed ? -ENOMEM : send_all(sock, b.data, b.len);
+    fbr_buf_fini(&b);
+    return rc;
 }
 
 /* ---- Receiving ---- */
@@ -130,6 +138,7 @@ static int recv_one(int sock, struct fbr_msg *m)
     if (rc < 0)
         return rc;
     memcpy(&len, head, 4);
+    len = le32toh(len);
     if (len < 1 || len > FBR_MSG_MAX + 1)
         return -EBADMSG;
     m->kind = head[4];

@@ -80,6 +80,7 @@ int fbr_msg_send_data(int sock, const void *data, size_t len);
 int fbr_msg_send_item(int sock, enum fbr_msg_kind kind, uint32_t mode, const char *name,
                       const char *path);
 int fbr_msg_send_done(int sock, int code, const char *text);
+void fbr_msg_put_done(struct fbr_buf *b, int code, const char *text); /* the same message */
 
 /* Receives the next message. Returns its kind, or -errno and a sentence: the other end is gone
  * (-ECONNRESET), is silent (-EAGAIN, on a socket with a timeout), has sent a malformed message

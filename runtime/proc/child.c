@@ -280,7 +280,6 @@ static int attach(struct fbr_child *c, uint64_t id, struct fbr_error *err)
     rc = fbr_tunnels_open(&c->tunnels, id, ends[0], NULL, err);
     if (rc < 0)
         close(ends[0]);
-    /* if no thread starts, the end that we close reports that to the client */
     else
         rc = fbr_exec_server_start(ends[1], err);
     if (rc < 0)
@@ -300,8 +299,10 @@ static void on_tunnel(struct fbr_child *c, uint8_t type, struct fbr_cur *body)
     }
     if (attach(c, fbr_get_u64(&id), &err) == 0)
         return;
-    fbr_info("a client of `fiber exec` is refused: %s", err.text);
     fbr_put_u64(&b, fbr_get_u64(body));
+    fbr_exec_server_refuse(&b, err.code, err.text);
+    fbr_child_send(c, FBR_TUNNEL_DATA, &b);
+    b.len = sizeof(uint64_t); /* the number of the tunnel alone */
     fbr_child_send(c, FBR_TUNNEL_END, &b);
     fbr_buf_fini(&b);
 }

@@ -39,5 +39,7 @@ int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error 
  * success. Any thread. runtime/inspect/exec_server.c defines it, as backends define
  * fbr_backend_find(). */
 int fbr_exec_server_start(int sock, struct fbr_error *err);
+/* Appends the answer to a client that cannot be served. */
+void fbr_exec_server_refuse(struct fbr_buf *answer, int code, const char *why);
 /* Flushes the program's streams, reports code and reason to the parent, and exits. */
 void fbr_child_exit(struct fbr_child *c, int code, const char *why) __attribute__((noreturn));

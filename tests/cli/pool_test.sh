@@ -83,7 +83,11 @@ ended 0 "its end"
 fiber ps -a | grep -qE "^$id .* exit 0 +2 +0 +[0-9]+s +[0-9]+s ago +[^ ]" || complain "ps -a: $(fiber ps -a)"
 
 start
-worker=$(fiber top "$id" -c 1 --json | grep -o '"worker":[0-9]*' | tail -1 | cut -d: -f2)
+fiber top "$id" -c 1 --json >said
+worker=$(grep -o '"worker":[0-9]*' said | tail -1 | cut -d: -f2)
+prlimit --nofile=4: --pid "$(grep -o '"pid":[0-9]*' said | tail -1 | cut -d: -f2)"
+! fiber exec "$id/$worker" true 2>said || complain "exec in a worker without descriptors: exit code 0"
+grep -q '^fiber: in the job: .*file descriptors' said || complain "exec without descriptors: $(cat said)"
 fiber kill "$id" "$worker"
 until_ps " pool_prog +local +running +2/2 +[1-9] "
 fiber kill "$id"
