@@ -1026,7 +1026,8 @@ struct fiber_wait {
 };
 
 /* Waits until at least one of n things is ready. Any thread may call, and several threads may wait
- * for the same thing. Returns the number of ready things. -ETIMEDOUT: none is ready.
+ * for the same thing. Returns the number of ready things. -ETIMEDOUT: none is ready. -EINVAL: no
+ * entry has a handle.
  *
  * A program with its own loop (poll, epoll, libuv) gets descriptors instead, from
  * fiber_process_sentinel(), fiber_ring_sentinel(), fiber_queue_fd(), fiber_pipe_fd(),
