@@ -8,6 +8,7 @@
  *                 otherwise there would be two submissions
  *     SUBMITTED   it has an id. One squeue for all submissions reports the states, each poll;
  *                 sooner after a request to Slurm, and later when Slurm is slow
+ *     REFUSED     none of its jobs can start; it is freed when they are
  *
  * A job's end is reported when Slurm reports it. A job that is missing in several lists is looked
  * up in the accounting; its end is then reported as unknown. A list that fails gives no information
@@ -83,11 +84,11 @@ static void look_soon(struct fbr_slurm_batch *b)
 
 static void free_if_empty(struct submission *s)
 {
+    if (s->stage < SUBMITTED)
+        return;
     for (unsigned i = 0; i < s->n; i++)
         if (s->jobs[i])
             return;
-    if (s->busy)
-        return;
     DL_DELETE(s->b->all, s);
     fbr_slurm_submission_free(s);
 }
@@ -120,7 +121,6 @@ static void remove_files(const struct batch_job *j)
 /* Reports the end, when all output has been read. */
 static void finish(struct batch_job *j, const struct fbr_slurm_end *how)
 {
-    j->of->living--;
     remove_files(j);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED,
                                       .code = j->end.code,
@@ -165,11 +165,10 @@ void fbr_slurm_refuse_all(struct submission *s, const char *what, const char *wh
 
     snprintf(end.text, sizeof(end.text), "%s%.300s", what, why);
     fbr_timer_stop(&s->timer); /* nothing is left to submit */
-    s->busy = true;            /* keeps the last job from freeing it */
+    s->stage = SUBMITTING;     /* no job joins it, and the last of its jobs does not free it */
     for (unsigned i = 0; i < s->n; i++)
-        if (s->jobs[i])
-            step(s->jobs[i], ON_REFUSED, &end);
-    s->busy = false;
+        step(s->jobs[i], ON_REFUSED, &end);
+    s->stage = REFUSED;
     free_if_empty(s);
 }
 
@@ -344,8 +343,7 @@ void fbr_slurm_submitted(struct submission *s, const char *id)
     snprintf(s->id, sizeof(s->id), "%.40s", id);
     fbr_info("slurm: job %s has %u of ours", s->id, s->n);
     for (unsigned i = 0; i < s->n; i++)
-        if (s->jobs[i])
-            step(s->jobs[i], ON_SUBMITTED, NULL);
+        step(s->jobs[i], ON_SUBMITTED, NULL);
     look_soon(s->b);
 }
 
@@ -362,8 +360,7 @@ void fbr_slurm_notify_pending(struct batch_job *j, const char *text)
     struct fbr_slurm_end why = {0};
 
     snprintf(why.text, sizeof(why.text), "%s", text);
-    if (j)
-        step(j, ON_WAITS, &why);
+    step(j, ON_WAITS, &why);
 }
 
 /* Finds the submission with this id, "12" or "12_3". */
@@ -521,7 +518,10 @@ static bool has_forgotten(const struct submission *s)
 
 static bool has_living(const struct submission *s)
 {
-    return s->living > 0;
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->jobs[i] && s->jobs[i]->state != TOLD)
+            return true;
+    return false;
 }
 
 static void count_missing(struct fbr_slurm_batch *b)
@@ -802,7 +802,7 @@ static void cancel_submitted(struct fbr_slurm_batch *b)
     if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
         return;
     DL_FOREACH(b->all, s)
-        if (s->living && s->stage == SUBMITTED)
+        if (s->stage == SUBMITTED && has_living(s))
             fbr_args_addf(&w, "%s", s->id);
     fbr_args_add_all(&w, b->cancelling.at);
     if (w.n > 2)
@@ -815,7 +815,7 @@ static bool has_submitting(const struct fbr_slurm_batch *b, const char *name)
     const struct submission *s;
 
     DL_FOREACH(b->all, s)
-        if (s->living && s->stage == SUBMITTING && (!name || strcmp(s->name, name) == 0))
+        if (s->stage == SUBMITTING && (!name || strcmp(s->name, name) == 0))
             return true;
     return false;
 }
@@ -895,7 +895,6 @@ int fbr_slurm_batch_start(struct fbr_slurm_batch *b, const struct fbr_job *asked
     j->index = s->n;
     s->jobs[s->n++] = j;
     DL_APPEND(b->jobs, j);
-    s->living++;
     *handle = j;
     return 0;
 fail:

@@ -12,7 +12,7 @@
 
 #define FBR_SLURM_MAX_ARRAY 1000 /* Slurm's default limit */
 
-enum stage { COLLECTING, SUBMITTING, SUBMITTED };
+enum stage { COLLECTING, SUBMITTING, SUBMITTED, REFUSED };
 
 struct batch_job {
     struct batch_job *next, *prev; /* in the list of all */
@@ -38,13 +38,12 @@ struct submission {
     struct submission *next, *prev;
     struct fbr_slurm_batch *b;
     enum stage stage;
-    unsigned seq, tries, n, living;
+    unsigned seq, tries, n;
     struct batch_job **jobs; /* by index; NULL: reported and released */
     struct fbr_timer timer;
     char id[FBR_SLURM_ID], name[160];
-    /* busy: sbatch runs; listed: it was in the squeue that runs; accepted: sbatch succeeded, but
-     * printed no id */
-    bool busy, listed, accepted;
+    /* listed: it was in the squeue that runs; accepted: sbatch succeeded, but printed no id */
+    bool listed, accepted;
     /* what the list says of the array without an index; id "": nothing */
     struct fbr_slurm_job rest;
     struct fbr_job *job; /* the needs of the jobs */

@@ -24,7 +24,7 @@
 #define RETRY_MAX_MS 15000
 #define ASK_MS 60000
 #define SBATCH_MS 120000
-#define REFUSED "could not be submitted to Slurm: "
+#define CANNOT_SUBMIT "could not be submitted to Slurm: "
 #define NO_ID "sbatch printed no job id"
 
 static void submit(void *arg);
@@ -117,13 +117,8 @@ static struct submission *split(struct submission *s)
         if (rename(from, to) < 0)
             fbr_debug("slurm: %s: %m", from);
         t->jobs[i - half] = s->jobs[i];
-        s->jobs[i] = NULL;
-        if (t->jobs[i - half]) {
-            t->jobs[i - half]->of = t;
-            t->jobs[i - half]->index = i - half;
-            t->living += t->jobs[i - half]->state != TOLD;
-            s->living -= t->jobs[i - half]->state != TOLD;
-        }
+        t->jobs[i - half]->of = t;
+        t->jobs[i - half]->index = i - half;
     }
     t->n = s->n - half;
     s->n = half;
@@ -138,7 +133,6 @@ static void on_found(void *user, const struct fbr_tool_result *r)
     struct submission *s = user;
     char comment[200], *rest = NULL;
 
-    s->busy = false;
     snprintf(comment, sizeof(comment), " fiber.job=%s ", s->name);
     if (r->code) {
         try_later(s, "no answer");
@@ -156,7 +150,7 @@ static void on_found(void *user, const struct fbr_tool_result *r)
         }
     }
     if (s->accepted) /* a further sbatch would print no id either, and queue one more job */
-        fbr_slurm_refuse_all(s, REFUSED, NO_ID);
+        fbr_slurm_refuse_all(s, CANNOT_SUBMIT, NO_ID);
     else
         submit(s);
 }
@@ -169,8 +163,7 @@ static void find_it(void *arg)
     int rc =
         fbr_args_split(&w, "squeue --noheader --me --states=all --array --format=\"%F %k\"", NULL);
 
-    s->busy = rc == 0 && fbr_slurm_run(s->b->tools, &w, ASK_MS, on_found, s) == 0;
-    if (!s->busy)
+    if (rc < 0 || fbr_slurm_run(s->b->tools, &w, ASK_MS, on_found, s) < 0)
         try_later(s, "no answer");
     fbr_args_fini(&w);
 }
@@ -181,7 +174,6 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     enum fbr_slurm_refusal refusal;
     char line[256], id[FBR_SLURM_ID];
 
-    s->busy = false;
     if (r->code == 0 && fbr_slurm_id(r->out, id)) {
         fbr_slurm_submitted(s, id);
         return;
@@ -200,14 +192,14 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     if (refusal == FBR_SLURM_SPLIT || refusal == FBR_SLURM_FEWER)
         rest = split(s);
     if (rest && refusal == FBR_SLURM_FEWER) /* the first half may be within the limit */
-        fbr_slurm_refuse_all(rest, REFUSED, line);
+        fbr_slurm_refuse_all(rest, CANNOT_SUBMIT, line);
     if (rest)
         return;
     s->timer.fn = refusal == FBR_SLURM_UNSURE ? find_it : submit;
     if (refusal == FBR_SLURM_LATER || refusal == FBR_SLURM_UNSURE)
         try_later(s, line);
     else
-        fbr_slurm_refuse_all(s, REFUSED, line[0] ? line : NO_ID);
+        fbr_slurm_refuse_all(s, CANNOT_SUBMIT, line[0] ? line : NO_ID);
 }
 
 static void sbatch_words(const struct submission *s, struct fbr_args *w)
@@ -248,7 +240,7 @@ static void put_script(const struct submission *s, struct fbr_buf *b)
 static bool nobody_left(const struct submission *s)
 {
     for (unsigned i = 0; i < s->n; i++)
-        if (s->jobs[i] && s->jobs[i]->state != NEW_KILLED)
+        if (s->jobs[i]->state != NEW_KILLED)
             return false;
     return true;
 }
@@ -285,12 +277,11 @@ static void submit(void *arg)
                                              .done = on_submitted,
                                              .user = s},
                           &err);
-    s->busy = rc == 0;
     fbr_args_fini(&w);
     fbr_buf_fini(&script);
     free(env);
     if (rc < 0)
-        fbr_slurm_refuse_all(s, REFUSED, err.text);
+        fbr_slurm_refuse_all(s, CANNOT_SUBMIT, err.text);
 }
 
 /* ---- For fiber run --dry-run ---- */
