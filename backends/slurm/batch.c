@@ -263,8 +263,7 @@ static void on_cancelled(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_batch *b = user;
 
-    if (--b->cancels == 0)
-        fbr_args_fini(&b->cancelling);
+    b->cancels--;
     if (r->code)
         fbr_info("slurm: scancel ended with code %d: %.200s", r->code, r->err);
 }
@@ -303,7 +302,6 @@ static void cancel_those(struct fbr_slurm_batch *b, enum fbr_batch_way way)
     } else if (w.n > options) {
         b->cancels++;
         look_soon(b);
-        fbr_args_add_all(&b->cancelling, w.at + options);
         DL_FOREACH(b->jobs, j)
             if (goes(j, way)) {
                 j->asked = j->want;
@@ -643,29 +641,22 @@ static void on_dead(void *user, const char *path, const char *tag)
     fbr_info("slurm: %s was left behind: %s", path, err.code ? err.text : "removed");
 }
 
-static bool is_of_dead(const struct fbr_slurm_batch *b, const char *name)
-{
-    for (size_t i = 0; i < b->dead.n && strncmp(name, "fiber-", 6) == 0; i++)
-        if (strstr(name, b->dead.at[i]))
-            return true;
-    return false;
-}
-
-/* Makes a scancel of the jobs, among those that LEFT prints, with such names; false: there are
- * none. */
-static bool cancel_named(const struct fbr_slurm_batch *b, char *lines,
-                         bool (*wanted)(const struct fbr_slurm_batch *b, const char *name),
-                         struct fbr_args *w)
+/* Makes a scancel of the jobs, among those that LEFT prints, whose names have one of the tags;
+ * false: there are none. */
+static bool cancel_tagged(const struct fbr_args *tags, char *lines, struct fbr_args *w)
 {
     char *rest = NULL;
 
     if (fbr_args_split(w, "scancel --quiet", NULL) < 0)
         return false;
     for (char *at = strtok_r(lines, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
-        char *name = strchr(at, ' ');
+        const char *name = strstr(at, " fiber-");
 
-        if (name && wanted(b, name + 1))
-            fbr_args_add(w, at, (size_t)(name - at));
+        for (size_t i = 0; i < tags->n && name; i++)
+            if (strstr(name, tags->at[i])) {
+                fbr_args_add(w, at, (size_t)(name - at));
+                break;
+            }
     }
     return w->n > 2;
 }
@@ -675,7 +666,7 @@ static void on_left(void *user, const struct fbr_tool_result *r)
     struct fbr_slurm_batch *b = user;
     struct fbr_args w = {0};
 
-    if (r->code == 0 && cancel_named(b, r->out, is_of_dead, &w) &&
+    if (r->code == 0 && cancel_tagged(&b->dead, r->out, &w) &&
         fbr_slurm_run(b->tools, &w, TOOL_MS, on_cancelled, b) == 0)
         b->cancels++;
     fbr_args_fini(&w);
@@ -785,56 +776,22 @@ void fbr_slurm_batch_sweep(const struct fbr_slurm_batch *b, int dry, fbr_backend
     fbr_slurm_dir_sweep(b->base, on_left_dir, &s);
 }
 
-static void cancel_now(const struct fbr_args *w)
+/* These commands are waited for, because there is no loop any more. A submission may have no id
+ * here, although Slurm has a job with its name; so squeue finds all of them. */
+static void cancel_all(const struct fbr_slurm_batch *b)
 {
     struct fbr_error err = {0, ""};
-
-    /* -EIO: scancel also fails for jobs that have ended */
-    if (fbr_slurm_ask(w, CLOSE_MS, NULL, &err) < 0 && err.code != -EIO)
-        fbr_warn("slurm: jobs may remain: %s", err.text);
-}
-
-static void cancel_submitted(struct fbr_slurm_batch *b)
-{
-    struct fbr_args w = {0};
-    struct submission *s;
-
-    if (fbr_args_split(&w, "scancel --quiet", NULL) < 0)
-        return;
-    DL_FOREACH(b->all, s)
-        if (s->stage == SUBMITTED && has_living(s))
-            fbr_args_addf(&w, "%s", s->id);
-    fbr_args_add_all(&w, b->cancelling.at);
-    if (w.n > 2)
-        cancel_now(&w);
-    fbr_args_fini(&w);
-}
-
-static bool has_submitting(const struct fbr_slurm_batch *b, const char *name)
-{
-    const struct submission *s;
-
-    DL_FOREACH(b->all, s)
-        if (s->stage == SUBMITTING && (!name || strcmp(s->name, name) == 0))
-            return true;
-    return false;
-}
-
-/* A submission that sbatch has begun has no id here, but Slurm may have a job with its name.
- * scancel takes one name, so squeue finds the ids of all. */
-static void cancel_submitting(struct fbr_slurm_batch *b)
-{
-    struct fbr_error err = {0, ""};
-    struct fbr_args w = {0};
+    struct fbr_args w = {0}, tag = {0};
     struct fbr_buf lines = {0};
+    int rc = fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err);
 
-    if (!has_submitting(b, NULL))
-        return;
-    if (fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0)
+    fbr_args_addf(&tag, ".%s.", b->dir.tag);
+    if (rc == 0 && cancel_tagged(&tag, (char *)lines.data, &w))
+        rc = fbr_slurm_ask(&w, CLOSE_MS, NULL, &err);
+    if (rc < 0 && !(rc == -EIO && w.n)) /* scancel also fails for jobs that have ended */
         fbr_warn("slurm: jobs may remain: %s", err.text);
-    else if (cancel_named(b, (char *)lines.data, has_submitting, &w))
-        cancel_now(&w);
     fbr_buf_fini(&lines);
+    fbr_args_fini(&tag);
     fbr_args_fini(&w);
 }
 
@@ -845,10 +802,9 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
 
     if (!b)
         return;
-    /* these commands are waited for, because there is no loop any more */
-    cancel_submitted(b);
     fbr_tools_close(b->tools); /* no sbatch runs after this */
-    cancel_submitting(b);
+    if (b->dir.tag[0] && (b->all || b->cancels))
+        cancel_all(b);
     if (b->reads)
         b->reads->done = NULL;
     DL_FOREACH_SAFE(b->jobs, j, next_job)
@@ -858,7 +814,6 @@ void fbr_slurm_batch_close(struct fbr_slurm_batch *b)
     fbr_timer_fini(&b->tick);
     fbr_timer_fini(&b->cancel);
     fbr_args_fini(&b->dead);
-    fbr_args_fini(&b->cancelling);
     fbr_slurm_dir_close(&b->dir);
     free(b);
 }

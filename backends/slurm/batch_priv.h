@@ -59,9 +59,7 @@ struct fbr_slurm_batch {
     struct batch_job *jobs;        /* of all submissions */
     struct fbr_slurm_reads *reads; /* reads that run; NULL: none */
     struct fbr_timer tick, cancel;
-    /* ids in the scancels that run; `cancels` is the number of these scancels */
-    struct fbr_args cancelling;
-    unsigned cancels;
+    unsigned cancels;     /* scancels that run */
     struct fbr_args dead; /* tags of dead masters of this host */
     uint64_t looked_ms, delay_ms;
     uint64_t due_ms; /* when `tick` fires, while it runs */
