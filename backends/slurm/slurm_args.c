@@ -32,28 +32,24 @@ static const char *value_of(const struct fbr_args *w, size_t i, const char *name
     return at[2 + n] == '=' ? at + 3 + n : at[2 + n] ? NULL : next;
 }
 
-/* Only sbatch would get the option: squeue and scancel would look on this host's own cluster. */
-static int refuse_clusters(const struct fbr_args *options, struct fbr_error *err)
-{
-    for (size_t i = 0; i < options->n; i++)
-        if (value_of(options, i, "clusters", 'M') || value_of(options, i, "cluster", 'M'))
-            return fbr_fail(err, -EINVAL,
-                            "slurm_options must not name a cluster (%.60s): " FBR_SLURM_CLUSTERS,
-                            options->at[i]);
-    return 0;
-}
-
 #define OTHERS "Fiber itself decides how many jobs there are, and what they run"
 #define FINDS "by this name Fiber finds its jobs, also those of a dead master"
 #define READS "Fiber reads what a job prints from files in slurm_dir, and prints it"
 
-/* Options that Fiber needs for itself. */
+/* Options that Fiber needs for itself; and those that only sbatch would get: squeue and scancel
+ * would look on this host's own cluster. */
 static const struct {
     const char *name;
     char letter; /* '=': none */
     const char *why;
-} reserved[] = {{"array", 'a', OTHERS},   {"wrap", '=', OTHERS},  {"test-only", '=', OTHERS},
-                {"job-name", 'J', FINDS}, {"output", 'o', READS}, {"error", 'e', READS}};
+} reserved[] = {{"array", 'a', OTHERS},
+                {"wrap", '=', OTHERS},
+                {"test-only", '=', OTHERS},
+                {"job-name", 'J', FINDS},
+                {"output", 'o', READS},
+                {"error", 'e', READS},
+                {"clusters", 'M', FBR_SLURM_CLUSTERS},
+                {"cluster", 'M', FBR_SLURM_CLUSTERS}};
 
 static int refuse_reserved(const struct fbr_args *options, struct fbr_error *err)
 {
@@ -77,9 +73,7 @@ int fbr_slurm_settings_load(struct fbr_slurm_settings *s, const struct fbr_confi
     s->poll_ms = (unsigned)fbr_config_ms(config, "slurm_poll");
     if (fbr_args_split(&s->options, fbr_config_str(config, "slurm_options"), err) < 0)
         return fbr_wrap(err, "slurm_options");
-    if (refuse_reserved(&s->options, err) < 0)
-        return -EINVAL;
-    return refuse_clusters(&s->options, err);
+    return refuse_reserved(&s->options, err);
 }
 
 void fbr_slurm_settings_fini(struct fbr_slurm_settings *s)

@@ -383,8 +383,8 @@ static void a_cluster_for_sbatch_alone_is_refused(void **state)
         assert_int_equal(fbr_config_set(bed.config, "slurm_options", options[i], "test", &bed.err),
                          0);
         assert_int_equal(fbr_loop_call(bed.loop, do_open, NULL), -EINVAL);
-        assert_non_null(strstr(bed.err.text, "slurm_options must not name a cluster ("));
-        assert_non_null(strstr(bed.err.text, "): set SLURM_CLUSTERS instead"));
+        assert_non_null(strstr(bed.err.text, "slurm_options must not have -"));
+        assert_non_null(strstr(bed.err.text, ": set SLURM_CLUSTERS instead"));
     }
     assert_int_equal(fbr_config_set(bed.config, "slurm_options", "", "test", &bed.err), 0);
     setenv("SBATCH_CLUSTERS", "far", 1);
