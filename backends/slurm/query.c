@@ -102,18 +102,8 @@ struct check {
     const struct fbr_findings *to;
 };
 
-__attribute__((format(printf, 3, 4))) static bool bad(const struct check *c, const char *mend,
-                                                      const char *fmt, ...)
-{
-    char text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    c->to->take(c->to->user, FBR_FINDING_BAD, "", text, mend);
-    return false;
-}
+/* Reports why the backend cannot be used. */
+#define bad(c, ...) fbr_report((c)->to, FBR_FINDING_BAD, "", __VA_ARGS__)
 
 static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *err)
 {
@@ -138,18 +128,19 @@ static bool check_tools(const struct check *c)
 {
     struct fbr_error err = {0, ""};
     struct fbr_buf out = {0};
-    bool good = true;
+    bool good = false;
 
     /* the commands report nothing about a missing file for a minute */
-    if (conf() && access(conf(), R_OK) < 0)
-        good = bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s",
-                   conf(), fbr_strerror(errno));
-    else if (ask_line("sinfo --version", &out, &err) < 0)
-        good = bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s",
-                   err.text);
-    else
+    if (conf() && access(conf(), R_OK) < 0) {
+        bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s", conf(),
+            fbr_strerror(errno));
+    } else if (ask_line("sinfo --version", &out, &err) < 0) {
+        bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s", err.text);
+    } else {
         fbr_report(c->to, FBR_FINDING_GOOD, "slurm commands", "", "%s",
                    first_line((char *)out.data));
+        good = true;
+    }
     fbr_buf_fini(&out);
     return good;
 }
@@ -325,14 +316,14 @@ static bool check_submission(const struct check *c)
                   : fbr_slurm_ask(&w, PATIENCE_MS, NULL, &err);
     fbr_args_fini(&w);
     if (rc < 0)
-        return bad(
-            c,
+        bad(c,
             "correct slurm_partition, slurm_account, slurm_qos, slurm_constraint, slurm_time "
             "or slurm_options; fiber config show tells where they are set",
             "Slurm would refuse a job: %s", err.text);
-    fbr_report(c->to, FBR_FINDING_GOOD, "slurm jobs", "",
-               "no allocation: jobs are queued with sbatch, which would accept them");
-    return true;
+    else
+        fbr_report(c->to, FBR_FINDING_GOOD, "slurm jobs", "",
+                   "no allocation: jobs are queued with sbatch, which would accept them");
+    return rc >= 0;
 }
 
 bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to)
