@@ -304,7 +304,7 @@ static bool check_allocation(const struct check *c)
 }
 
 /* Asks sbatch whether it would accept a job of ours. */
-static bool check_submission(const struct check *c)
+static void check_submission(const struct check *c)
 {
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0};
@@ -323,14 +323,16 @@ static bool check_submission(const struct check *c)
     else
         fbr_report(c->to, FBR_FINDING_GOOD, "slurm jobs", "",
                    "no allocation: jobs are queued with sbatch, which would accept them");
-    return rc >= 0;
 }
 
-bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to)
+void fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to)
 {
     const struct check c = {s, to};
 
-    return check_tools(&c) && check_controller(&c) &&
-           (steps ? check_allocation(&c) && check_nodes(&c, fbr_getenv("SLURM_JOB_NODELIST"))
-                  : check_nodes(&c, NULL) && check_submission(&c));
+    if (!check_tools(&c) || !check_controller(&c))
+        return;
+    if (steps && check_allocation(&c))
+        check_nodes(&c, fbr_getenv("SLURM_JOB_NODELIST"));
+    else if (!steps && check_nodes(&c, NULL))
+        check_submission(&c);
 }

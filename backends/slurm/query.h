@@ -24,7 +24,6 @@ int fbr_slurm_ask_about(const char *command, const char *option, const char *val
 int fbr_slurm_ask_room(const struct fbr_slurm_settings *s, struct fbr_capacity *room,
                        struct fbr_error *err);
 
-/* Checks all steps to a job's start, from the commands to the answer of sbatch. False: one step
- * fails, and a finding about the backend itself ("") has the reason and the remedy. Some seconds at
- * most. */
-bool fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to);
+/* Checks all steps to a job's start, from the commands to the answer of sbatch. If one fails, a
+ * finding about the backend itself ("") has the reason and the remedy. Some seconds at most. */
+void fbr_slurm_check(const struct fbr_slurm_settings *s, bool steps, const struct fbr_findings *to);

@@ -348,20 +348,12 @@ static int slurm_address(struct fbr_backend *b, char out[FBR_HOST_ADDRESS_MAX],
 static void slurm_check(struct fbr_backend *b, const struct fbr_findings *to)
 {
     struct fbr_error err = {0, ""};
-    char address[FBR_HOST_ADDRESS_MAX];
 
-    if (b->batch && fbr_slurm_batch_check(b->batch, &err) < 0) {
+    if (b->batch && fbr_slurm_batch_check(b->batch, &err) < 0)
         fbr_report(to, FBR_FINDING_BAD, "",
                    "set slurm_dir to a folder of yours that the nodes share", "%s", err.text);
-        return;
-    }
-    if (!fbr_slurm_check(&b->settings, b->steps, to))
-        return;
-    if (slurm_address(b, address, &err) == 0)
-        fbr_report(to, FBR_FINDING_GOOD, "way back", "", "%s", address);
     else
-        fbr_report(to, FBR_FINDING_BAD, "way back", "set bind to an address of this host", "%s",
-                   err.text);
+        fbr_slurm_check(&b->settings, b->steps, to);
 }
 
 /* ---- fiber run --dry-run ---- */

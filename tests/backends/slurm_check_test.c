@@ -116,11 +116,8 @@ static void on_finding(void *user, enum fbr_finding finding, const char *what, c
 /* What is found; the last line is about Slurm itself if it cannot be used. */
 static const char *check(bool steps)
 {
-    bool good;
-
     bed.found[0] = '\0';
-    good = fbr_slurm_check(&bed.settings, steps, &(const struct fbr_findings){on_finding, NULL});
-    assert_int_equal(good, !strstr(bed.found, "bad : "));
+    fbr_slurm_check(&bed.settings, steps, &(const struct fbr_findings){on_finding, NULL});
     return bed.found;
 }
 
