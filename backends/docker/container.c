@@ -542,6 +542,12 @@ static void probe(struct fbr_docker_job *j)
 
 /* ---- Creating ---- */
 
+/* Reports why the container does not run yet. */
+static void notify_placed(struct fbr_docker_job *j, const char *text)
+{
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
+}
+
 /* A container of this name exists: it is ours, and the answer was lost, or it is not ours. */
 static void on_looked_up(void *user, const struct fbr_http_answer *a)
 {
@@ -569,32 +575,24 @@ static void look_up(struct fbr_docker_job *j)
         (struct fbr_http_request){.method = "GET", .done = on_looked_up});
 }
 
-/* Returns a job that waits for this fetch, and has not received the last news. */
-static struct fbr_docker_job *find_waiting(struct fbr_backend *b, int fetch)
-{
-    struct fbr_docker_job *j;
-
-    DL_FOREACH(b->jobs, j)
-        if (j->fetch == fetch && j->told != b->news)
-            break;
-    return j;
-}
-
 void fbr_docker_on_image(void *backend, int fetch, const char *text, bool done, bool good)
 {
     struct fbr_backend *b = backend;
     struct fbr_docker_job *j;
 
-    b->news++;
-    while ((j = find_waiting(b, fetch))) { /* a callback may change the list */
-        j->told = b->news;
-        if (done) {
+    if (!done) {
+        DL_FOREACH(b->jobs, j)
+            if (j->fetch == fetch)
+                notify_placed(j, text);
+        return;
+    }
+    do { /* from the beginning each time, because a step may change the list */
+        DL_SEARCH_SCALAR(b->jobs, j, fetch, fetch);
+        if (j) {
             j->fetch = 0;
             step(j, good ? ON_IMAGE : ON_REFUSED, text);
-        } else {
-            notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
         }
-    }
+    } while (j);
 }
 
 /* `fetch`: as fbr_docker_images_want() returns it. */
@@ -615,7 +613,7 @@ static void pull(struct fbr_docker_job *j)
     snprintf(text, sizeof(text), "image %.200s is not on the engine, and is pulled", j->image);
     await_image(j, fetch);
     if (fetch > 0 && !made) /* a slow pull may report nothing for a while */
-        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
+        notify_placed(j, text);
 }
 
 /* Whether more jobs start than the engine gets requests at a time. If so, those at the end wait in
@@ -635,9 +633,7 @@ static void create(struct fbr_docker_job *j)
     const char *body = j->body;
 
     if (has_line(j->b))
-        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
-                                          .text = "the engine starts other containers first",
-                                          .placed = 1});
+        notify_placed(j, "the engine starts other containers first");
     j->bundled = j->bundled_body && fbr_docker_bundle_lacks(j->b->bundle, j->image) == 1;
     if (j->bundled)
         body = j->bundled_body;

@@ -27,9 +27,8 @@ struct fbr_docker_job {
     char *body;
     /* for an image that lacks our program; NULL: the job runs another program */
     char *bundled_body;
-    int fetch;     /* the number of the fetch of its image, while that is on its way; else 0 */
-    unsigned told; /* the number of the last news of it that the runtime has received */
-    int bundle;    /* the archive with our program, while it is sent; -1: none */
+    int fetch;  /* the number of the fetch of its image, while that is on its way; else 0 */
+    int bundle; /* the archive with our program, while it is sent; -1: none */
     struct fbr_buf ticket; /* the archive with the ticket */
     struct fbr_http_call *call, *output;
     struct fbr_docker_frames frames;
@@ -74,7 +73,6 @@ struct fbr_backend {
     char caller[32];
     char *groups;      /* our supplementary groups, separated by blanks; NULL: none */
     unsigned failures; /* consecutive failures of the stream of events */
-    unsigned news;     /* number of news of images */
     /* the stream has ended, and no list has shown since then which containers are left */
     bool away;
     bool tty; /* the overlay sets a terminal, so output has no frames */
