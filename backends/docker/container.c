@@ -65,7 +65,7 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
 
 /* ---- Requests ---- */
 
-static void log_answer(const struct fbr_http_answer *a)
+static void on_sent(void *user, const struct fbr_http_answer *a)
 {
     char say[200];
 
@@ -73,37 +73,15 @@ static void log_answer(const struct fbr_http_answer *a)
         fbr_debug("docker: %s", fbr_http_describe(a, say, sizeof(say)));
 }
 
-static void on_kill_sent(void *user, const struct fbr_http_answer *a)
-{
-    log_answer(a);
-}
-
-static void on_removed(void *user, const struct fbr_http_answer *a)
-{
-    struct fbr_docker_removal *d = user;
-
-    log_answer(a);
-    if (a->status != 404 && (a->status < 200 || a->status >= 300))
-        return; /* the close of the backend tries again */
-    DL_DELETE(d->b->removals, d);
-    free(d);
-}
-
+/* If it fails, the close of the backend tries again. */
 static void remove_container(struct fbr_docker_job *j)
 {
-    struct fbr_docker_removal *d = calloc(1, sizeof(*d));
-    const struct fbr_http_request r = {
-        .method = "DELETE", .patience_ms = FBR_DOCKER_PATIENCE_MS, .done = on_removed, .user = d};
+    const struct fbr_docker_engine *e = &j->b->engine;
 
-    if (!d)
-        return;
-    d->b = j->b;
-    snprintf(d->name, sizeof(d->name), "%s", j->name);
-    if (fbr_docker_send(&j->b->engine,
-                        fbr_docker_path(&j->b->engine, "/containers/%s?force=1&v=1", j->name), r))
-        DL_APPEND(j->b->removals, d);
-    else
-        free(d);
+    fbr_docker_send(e, fbr_docker_path(e, "/containers/%s?force=1&v=1", j->name),
+                    (struct fbr_http_request){.method = "DELETE",
+                                              .patience_ms = FBR_DOCKER_PATIENCE_MS,
+                                              .done = on_sent});
 }
 
 /* ---- It never ran ---- */
@@ -350,7 +328,7 @@ static void send_signal(struct fbr_docker_job *j, int sig)
                     (struct fbr_http_request){.method = "POST",
                                               .urgent = true,
                                               .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                              .done = on_kill_sent});
+                                              .done = on_sent});
 }
 
 /* The signal is kept until the container runs; no other signal replaces SIGKILL. */

@@ -25,10 +25,9 @@
 #include "runtime/program/spawn.h"
 
 #define CLOSE_MS 20000
-#define MAKING_MS 3000 /* at close, for containers that the engine is creating */
 #define AGAIN_US 30000
-#define REMOVED_MS 5000 /* at close, for containers that the engine is removing */
-#define ANSWER_MS 2000
+#define REMOVED_MS 5000 /* at close, for containers that the engine is creating or removing */
+#define ANSWER_MS 2000  /* at close, when no job is left */
 
 static void on_again(void *arg)
 {
@@ -235,89 +234,68 @@ static void docker_release(struct fbr_backend *b, void *handle)
 
 /* ---- The end ---- */
 
-struct last {
-    struct fbr_http_request r;
-    bool gone, maybe; /* maybe: the engine may be creating it */
-};
-
-static void on_last(void *user, const struct fbr_http_answer *a)
+/* The next list shows whether the container is gone. */
+static void on_removed(void *user, const struct fbr_http_answer *a)
 {
-    struct last *l = user;
-
-    l->gone = a->status != 404 || !l->maybe;
 }
 
-static void add_last(struct fbr_backend *b, struct last *l, const char *name, bool maybe)
+/* Removes the containers of a list, all at once. */
+static void remove_listed(struct fbr_backend *b, const struct json_t *list)
 {
-    char *path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", name);
+    size_t n = 0, count = fbr_json_count(list);
+    struct fbr_http_request *r = count ? calloc(count, sizeof(*r)) : NULL;
 
-    *l = (struct last){
-        .r = {.method = "DELETE", .path = path, .done = on_last, .user = l},
-        .gone = !path,
-        .maybe = maybe,
-    };
-}
+    for (size_t i = 0; r && i < count; i++) {
+        const struct json_t *c = fbr_json_item(list, i);
+        const char *id = fbr_json_text(c, "Id", NULL);
+        const char *name = fbr_json_text(fbr_json_item(fbr_json_at(c, "Names", NULL), 0), NULL);
+        struct fbr_docker_job *j = fbr_docker_find(b, id, name);
+        char *path = fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1", id);
 
-static void remove_last(struct fbr_backend *b, struct last *l, size_t n)
-{
-    struct fbr_http_request *r = calloc(n, sizeof(*r));
-    uint64_t until = fbr_now_ms() + MAKING_MS;
-
-    for (bool again = false; r; again = true) {
-        size_t left = 0;
-
-        for (size_t i = 0; i < n; i++)
-            if (!l[i].gone)
-                r[left++] = l[i].r;
-        if (!left || (again && fbr_now_ms() >= until))
-            break;
-        if (again)
-            usleep(AGAIN_US);
-        fbr_http_now(b->engine.http, r, left, CLOSE_MS);
+        if (j)
+            j->call = NULL; /* it is made, whether the answer has come or not */
+        if (path)
+            r[n++] =
+                (struct fbr_http_request){.method = "DELETE", .path = path, .done = on_removed};
     }
+    if (n)
+        fbr_http_now(b->engine.http, r, n, CLOSE_MS);
+    while (n)
+        free((void *)(uintptr_t)r[--n].path);
     free(r);
 }
 
-/* Removes all containers at once, also those that the engine is creating; by name, which is known
- * for each. The engine finishes a container that it is creating although no client waits for the
- * answer any more, so the removal is repeated until the container exists. */
-static void remove_all(struct fbr_backend *b)
+/* Whether the engine may be creating a container that no list has shown yet. The engine finishes it
+ * although no client waits for the answer any more. */
+static bool is_making(const struct fbr_backend *b)
 {
-    struct fbr_docker_removal *d;
-    struct fbr_docker_job *j;
-    struct last *l;
-    size_t n = 0, m = 0, i = 0;
+    const struct fbr_docker_job *j;
 
-    DL_COUNT(b->jobs, j, n);
-    DL_COUNT(b->removals, d, m);
-    l = n + m ? calloc(n + m, sizeof(*l)) : NULL;
-    if (!l)
-        return;
     DL_FOREACH(b->jobs, j)
-        add_last(b, &l[i++], j->name,
-                 fbr_container_is_being_made(j->state) && j->call && fbr_http_sent(j->call));
-    DL_FOREACH(b->removals, d)
-        add_last(b, &l[i++], d->name, false);
-    remove_last(b, l, i);
-    for (size_t k = 0; k < i; k++)
-        free((void *)(uintptr_t)l[k].r.path);
-    free(l);
+        if (fbr_container_is_being_made(j->state) && j->call && fbr_http_sent(j->call))
+            return true;
+    return false;
 }
 
-/* Waits until the engine has removed the ended containers, which it does in its own time. Until
- * then the removal of their network fails, because the network is in use. */
-static void wait_removed(struct fbr_backend *b)
+/* Removes all our containers, until the engine lists none. It removes those that have ended in its
+ * own time; until then the removal of their network fails, because the network is in use. */
+static void remove_all(struct fbr_backend *b)
 {
-    uint64_t until = fbr_now_ms() + REMOVED_MS;
+    uint64_t until = 0;
     bool left = b->run[0];
-    char filter[80];
+    char filter[80 + FBR_MASTER_ID_MAX];
 
-    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%.36s\"]}", b->run);
-    while (left && fbr_now_ms() < until) {
+    snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%s\",\"fiber.master=%s\"]}", b->run,
+             b->master);
+    while (left) {
         char *path = fbr_docker_list_path(b, "/containers/json?all=1", filter);
-        struct json_t *list = fbr_docker_engine_ask(&b->engine, "GET", path, ANSWER_MS, NULL, NULL);
+        struct json_t *list = fbr_docker_engine_ask(&b->engine, "GET", path,
+                                                    b->jobs ? CLOSE_MS : ANSWER_MS, NULL, NULL);
 
-        left = fbr_json_count(list) > 0; /* without an answer there is nothing to wait for */
+        remove_listed(b, list);
+        until = until ? until : fbr_now_ms() + REMOVED_MS;
+        /* without an answer there is nothing to wait for */
+        left = list && (fbr_json_count(list) || is_making(b)) && fbr_now_ms() < until;
         fbr_json_free(list);
         if (left)
             usleep(AGAIN_US);
@@ -327,12 +305,8 @@ static void wait_removed(struct fbr_backend *b)
 static void docker_close(struct fbr_backend *b)
 {
     struct fbr_docker_job *j, *next;
-    struct fbr_docker_removal *d, *more;
 
     remove_all(b);
-    wait_removed(b);
-    DL_FOREACH_SAFE(b->removals, d, more)
-        free(d);
     DL_FOREACH_SAFE(b->jobs, j, next) {
         fbr_docker_job_wipe(j);
         fbr_timer_fini(&j->timer);

@@ -48,13 +48,6 @@ struct fbr_docker_job {
     bool paused; /* wish: the runtime takes no output */
 };
 
-/* A container whose removal was requested and has not succeeded yet. */
-struct fbr_docker_removal {
-    struct fbr_docker_removal *next, *prev;
-    struct fbr_backend *b;
-    char name[FBR_DOCKER_NAME_MAX];
-};
-
 struct fbr_backend {
     struct fbr_backend_env env;
     struct fbr_docker_engine engine;
@@ -65,7 +58,6 @@ struct fbr_backend {
     char program[PATH_MAX]; /* path of our own program */
     struct fbr_json_lines lines;
     struct fbr_docker_job *jobs;
-    struct fbr_docker_removal *removals;
     struct fbr_http_call *events, *looking;
     struct fbr_timer again;
     char run[40], since[40], network[256], master[FBR_MASTER_ID_MAX];
@@ -103,6 +95,9 @@ void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, boo
  * being made, and fbr_docker_on_bundle() follows; other errors with a sentence. */
 int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err);
 
+/* Returns the job of a container; NULL: it is not one of ours. `name`: may begin with a slash. */
+struct fbr_docker_job *fbr_docker_find(const struct fbr_backend *b, const char *id,
+                                       const char *name);
 /* Watches the events of our run, from its beginning. */
 void fbr_docker_watch(struct fbr_backend *b);
 /* Removes the containers of runs whose master is dead, except those that run. */

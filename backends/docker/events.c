@@ -15,7 +15,8 @@
 #define AGAIN_MS 100 /* before the events are requested again; doubles each time */
 #define AGAIN_MAX_MS 3000
 
-static struct fbr_docker_job *find_job(struct fbr_backend *b, const char *id, const char *name)
+struct fbr_docker_job *fbr_docker_find(const struct fbr_backend *b, const char *id,
+                                       const char *name)
 {
     struct fbr_docker_job *j;
 
@@ -53,8 +54,9 @@ static void on_event(void *user, const struct json_t *e)
     struct fbr_backend *b = user;
     const char *action = fbr_json_text(e, "Action", NULL);
     int64_t nano = fbr_json_int(e, 0, "timeNano", NULL);
-    struct fbr_docker_job *j = find_job(b, fbr_json_text(e, "Actor", "ID", NULL),
-                                        fbr_json_text(e, "Actor", "Attributes", "name", NULL));
+    struct fbr_docker_job *j =
+        fbr_docker_find(b, fbr_json_text(e, "Actor", "ID", NULL),
+                        fbr_json_text(e, "Actor", "Attributes", "name", NULL));
 
     if (nano > 0)
         snprintf(b->since, sizeof(b->since), "%lld.%09lld", (long long)(nano / 1000000000),
@@ -125,7 +127,7 @@ void fbr_docker_watch(struct fbr_backend *b)
 static void on_listed(struct fbr_backend *b, const struct json_t *c)
 {
     const char *state = fbr_json_text(c, "State", NULL), *status = fbr_json_text(c, "Status", NULL);
-    struct fbr_docker_job *j = find_job(b, fbr_json_text(c, "Id", NULL), "");
+    struct fbr_docker_job *j = fbr_docker_find(b, fbr_json_text(c, "Id", NULL), "");
     bool asked = j && j->asked;
     int code;
 

@@ -33,11 +33,14 @@ static struct {
     struct fbr_backend_env env;
     struct fbr_backend *backend;
     void *handle;
+    bool slow;            /* the engine does not answer when it makes a container */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool ended, removed, removed_again;
+    bool making, ended, removed, removed_again;
     int32_t code;
-} t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char name[128]; /* of the container */
+    int lists;
+} t;
 
 static void note(bool *fact)
 {
@@ -69,6 +72,26 @@ static bool hold(struct http_peer *p)
     return false;
 }
 
+/* The containers of our process. One that is slow to make is not in the first list of the close. */
+static bool list(struct http_peer *p)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text), "[{\"Id\": \"" ID "\", \"Names\": [\"/%s\"]}]", t.name);
+    return http_say(p, 200, "",
+                    t.name[0] && !t.removed_again && (t.lists++ || !t.slow) ? text : "[]");
+}
+
+static bool make(struct http_peer *p, const struct http_asked *q)
+{
+    snprintf(t.name, sizeof(t.name), "%.127s", strstr(q->path, "name=") + 5);
+    if (!t.slow)
+        return http_say(p, 201, "", "{\"Id\": \"" ID "\"}");
+    note(&t.making);
+    http_wait_for_end(p);
+    return false;
+}
+
 /* The engine says that the container which it has just made is being removed, and keeps it. The first
  * removal fails. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
@@ -78,13 +101,13 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     if (strstr(q->path, "/events") || strstr(q->path, "/attach"))
         return hold(p);
     if (strstr(q->path, "/containers/create"))
-        return http_say(p, 201, "", "{\"Id\": \"" ID "\"}");
+        return make(p, q);
     if (strstr(q->path, "/archive"))
         return http_say(p, 200, "", "");
     if (strstr(q->path, "/start"))
         return http_say(p, 409, "", "{\"message\": \"is marked for removal\"}");
     if (strstr(q->path, "/containers/json"))
-        return http_say(p, 200, "", "[]");
+        return strstr(q->path, "fiber.master") ? list(p) : http_say(p, 200, "", "[]");
     if (strcmp(q->method, "DELETE") == 0) {
         bool again = t.removed;
 
@@ -126,11 +149,12 @@ static int close_it(void *arg)
     return 0;
 }
 
-/* Nothing else would remove it: AutoRemove is for a container that has run. */
-static void a_container_that_is_given_up_is_removed(void **state)
+static int set_up(void **state)
 {
     char host[100];
 
+    memset(&t, 0, sizeof(t));
+    pthread_mutex_init(&t.lock, NULL);
     temp_dir_make(t.dir);
     fbr_cond_init(&t.changed);
     t.server = http_server_open(path_in(t.dir, "engine"), false, answer, NULL);
@@ -140,23 +164,46 @@ static void a_container_that_is_given_up_is_removed(void **state)
     assert_int_equal(fbr_config_set(t.config, "docker_host", host, "test", NULL), 0);
     assert_int_equal(fbr_loop_open(&t.loop, NULL), 0);
     t.env = (struct fbr_backend_env){t.loop, t.config, on_event, NULL};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fbr_loop_close(t.loop);
+    fbr_config_free(t.config);
+    http_server_close(t.server);
+    pthread_cond_destroy(&t.changed);
+    pthread_mutex_destroy(&t.lock);
+    temp_dir_remove(t.dir);
+    return 0;
+}
+
+/* Nothing else would remove it: AutoRemove is for a container that has run. */
+static void a_container_that_is_given_up_is_removed(void **state)
+{
     assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
     wait_for(&t.ended);
     assert_int_equal(t.code, FBR_EXIT_UNKNOWN);
     wait_for(&t.removed);
     fbr_loop_call(t.loop, close_it, NULL);
     assert_true(t.removed_again);
-    fbr_loop_close(t.loop);
-    fbr_config_free(t.config);
-    http_server_close(t.server);
-    pthread_cond_destroy(&t.changed);
-    temp_dir_remove(t.dir);
+}
+
+static void a_container_that_is_being_made_at_the_close_is_removed(void **state)
+{
+    t.slow = true;
+    assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
+    wait_for(&t.making);
+    fbr_loop_call(t.loop, close_it, NULL);
+    assert_true(t.removed_again);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_container_that_is_given_up_is_removed),
+        cmocka_unit_test_setup_teardown(a_container_that_is_given_up_is_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_container_that_is_being_made_at_the_close_is_removed,
+                                        set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
