@@ -783,12 +783,12 @@ static void cancel_all(const struct fbr_slurm_batch *b)
     struct fbr_error err = {0, ""};
     struct fbr_args w = {0}, tag = {0};
     struct fbr_buf lines = {0};
-    int rc = fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err);
+    bool remain = fbr_slurm_ask_about(LEFT, "", NULL, CLOSE_MS, &lines, &err) < 0;
 
     fbr_args_addf(&tag, ".%s.", b->dir.tag);
-    if (rc == 0 && cancel_tagged(&tag, (char *)lines.data, &w))
-        rc = fbr_slurm_ask(&w, CLOSE_MS, NULL, &err);
-    if (rc < 0 && !(rc == -EIO && w.n)) /* scancel also fails for jobs that have ended */
+    if (!remain && cancel_tagged(&tag, (char *)lines.data, &w)) /* it fails for ended jobs, too */
+        remain = fbr_slurm_ask(&w, CLOSE_MS, NULL, &err) < 0 && err.code != -EIO;
+    if (remain)
         fbr_warn("slurm: jobs may remain: %s", err.text);
     fbr_buf_fini(&lines);
     fbr_args_fini(&tag);
