@@ -68,7 +68,7 @@ struct fbr_http_request {
     const void *body;   /* copied */
     size_t len;
     /* > 0: the body is read from this file, from its position. The caller owns the file and keeps
-     * it open until `done`. Not repeated. */
+     * it open until `done` or fbr_http_cancel(). Not repeated. */
     int body_fd;
     /* for one attempt, from its start on the wire; 0: 60 s, no limit for a stream */
     uint64_t timeout_ms;

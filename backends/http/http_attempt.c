@@ -88,7 +88,7 @@ static size_t on_header(char *data, size_t one, size_t n, void *user)
 static size_t on_body_wanted(char *data, size_t one, size_t n, void *user)
 {
     const struct fbr_http_call *c = user;
-    ssize_t got = read(c->r.body_fd, data, one * n);
+    ssize_t got = c->state == FBR_HTTP_ENDED ? -1 : read(c->r.body_fd, data, one * n);
 
     return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
@@ -98,7 +98,8 @@ static int on_rewind(void *user, curl_off_t offset, int origin)
 {
     const struct fbr_http_call *c = user;
 
-    if (origin != SEEK_SET || lseek(c->r.body_fd, c->body_at + offset, SEEK_SET) < 0)
+    if (c->state == FBR_HTTP_ENDED || origin != SEEK_SET ||
+        lseek(c->r.body_fd, c->body_at + offset, SEEK_SET) < 0)
         return CURL_SEEKFUNC_CANTSEEK;
     return CURL_SEEKFUNC_OK;
 }

@@ -9,10 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "tests/support/files.h"
 #include "tests/support/http_bench.h"
 
 /* ---- Streams ---- */
@@ -185,6 +190,90 @@ static void test_an_answer_may_cancel_another(void **state)
     assert_int_equal(waits.answers, 0);
 }
 
+struct reuse {
+    struct got *g;
+    int fd, other;
+    sem_t there, go;
+};
+
+static void hold_loop(void *arg)
+{
+    struct reuse *r = arg;
+
+    sem_post(&r->there);
+    sem_come(&r->go);
+}
+
+static void cancel_and_reuse(void *arg)
+{
+    struct reuse *r = arg;
+
+    fbr_http_cancel(r->g->call);
+    dup2(r->other, r->fd);
+}
+
+static int nothing(void *arg)
+{
+    return 0;
+}
+
+/* Waits until the server's socket takes no more bytes of the file. */
+static void fill_socket(struct bench *b, int fd)
+{
+    off_t before = 0, now = 0;
+
+    while (!now || now != before) {
+        before = now;
+        for (int i = 0; i < 4; i++) /* in each of these rounds the loop writes what it can */
+            fbr_loop_call(b->loop, nothing, NULL);
+        now = lseek(fd, 0, SEEK_CUR);
+    }
+}
+
+/* The caller closes the file then, and another one may get its number, before libcurl hears of it. */
+static void test_a_cancelled_request_reads_no_file(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct got g;
+    struct reuse r = {.g = &g, .fd = memfd_create("body", MFD_CLOEXEC)};
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), server, ends[2], left = 0;
+    char bytes[65536];
+
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s", path_in(b->dir, "slow"));
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(ftruncate(r.fd, 64 << 20), 0);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "mine", 4), 4);
+    r.other = ends[0];
+    sem_init(&r.there, 0, 0);
+    sem_init(&r.go, 0, 0);
+    b->o.socket = at.sun_path;
+    bench_reopen(b);
+    got_init(&g, b, "PUT", "/echo");
+    g.r.body_fd = r.fd;
+    got_send(&g);
+    server = accept(listener, NULL, NULL);
+    fill_socket(b, r.fd);
+    fbr_loop_post(b->loop, hold_loop, &r);
+    sem_come(&r.there);
+    fbr_loop_post(b->loop, cancel_and_reuse, &r); /* the loop wakes for this, then for the socket */
+    while (recv(server, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+    sem_post(&r.go);
+    for (int i = 0; i < 3; i++)
+        fbr_loop_call(b->loop, nothing, NULL);
+    assert_int_equal(ioctl(ends[0], FIONREAD, &left), 0);
+    assert_int_equal(left, 4);
+    fbr_loop_call(b->loop, bench_close, b);
+    close(server);
+    close(listener);
+    close(ends[0]);
+    close(ends[1]);
+    close(r.fd);
+}
+
 static void test_what_is_under_way_at_the_end_is_not_answered(void **state)
 {
     struct bench *b = *state;
@@ -220,6 +309,7 @@ int main(void)
         PLAIN(test_the_data_of_a_stream_may_cancel_it_and_send),
         PLAIN(test_an_answer_may_send_the_next),
         PLAIN(test_an_answer_may_cancel_another),
+        PLAIN(test_a_cancelled_request_reads_no_file),
         PLAIN(test_what_is_under_way_at_the_end_is_not_answered),
     };
 
