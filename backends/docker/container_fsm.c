@@ -8,9 +8,8 @@
 #define REFUSED [ON_REFUSED] = {ENDED, DO_FAIL}
 /* the output ended before it was attached */
 #define DETACHED [ON_DETACHED] = {ENDED, DO_FAIL}
-/* no answer is expected, so nothing is waited for */
+/* its requests are cancelled, and it is removed */
 #define KILL_ENDS [ON_KILL] = {ENDED, DO_FAIL_KILLED}
-#define KILL_WAITS [ON_KILL] = {KILLED, DO_WAIT}
 #define ENDS_KILLED           \
     {                         \
         ENDED, DO_FAIL_KILLED \
@@ -37,21 +36,21 @@ static const struct fbr_container_step steps[FBR_CONTAINER_STATES][FBR_CONTAINER
                  [ON_HAS] = {FILLING, DO_FILL},
                  [ON_LACKS] = {UNDOING, DO_UNDO},
                  REFUSED,
-                 KILL_WAITS},
-    [UNDOING] = {[ON_UNDONE] = {CREATING, DO_CREATE}, REFUSED, KILL_WAITS},
+                 KILL_ENDS},
+    [UNDOING] = {[ON_UNDONE] = {CREATING, DO_CREATE}, REFUSED, KILL_ENDS},
     [BUNDLING] = {[ON_BUNDLE] = {FILLING, DO_FILL}, REFUSED, KILL_ENDS},
     [FILLING] = {[ON_PUT] = {FILLING, DO_PUT},
                  [ON_ALL_PUT] = {FILLED, DO_WAIT},
                  [ON_ATTACHED] = {ATTACHED, DO_WAIT},
                  DETACHED,
                  REFUSED,
-                 KILL_WAITS},
+                 KILL_ENDS},
     [ATTACHED] = {[ON_PUT] = {ATTACHED, DO_PUT},
                   [ON_ALL_PUT] = {STARTING, DO_START},
                   DETACHED,
                   REFUSED,
-                  KILL_WAITS},
-    [FILLED] = {[ON_ATTACHED] = {STARTING, DO_START}, DETACHED, KILL_WAITS},
+                  KILL_ENDS},
+    [FILLED] = {[ON_ATTACHED] = {STARTING, DO_START}, DETACHED, KILL_ENDS},
 
     /* The answer is waited for: only the answer shows what must be removed. */
     [KILLED_CREATING] = {[ON_CREATED] = ENDS_KILLED,
@@ -60,8 +59,6 @@ static const struct fbr_container_step steps[FBR_CONTAINER_STATES][FBR_CONTAINER
                          [ON_TAKEN] = {KILLED_LOOKING_UP, DO_LOOK_UP}},
     [KILLED_LOOKING_UP] =
         {[ON_OURS] = ENDS_KILLED, [ON_REFUSED] = ENDS_KILLED, [ON_THEIRS] = {ENDED, DO_FAIL_TAKEN}},
-    [KILLED] =
-        {[ON_REFUSED] = ENDS_KILLED, [ON_ATTACHED] = ENDS_KILLED, [ON_DETACHED] = ENDS_KILLED},
 
     /* A signal is kept for DO_RUN. */
     [STARTING] = {[ON_STARTED] = {RUNNING, DO_RUN},

@@ -24,7 +24,6 @@ enum fbr_container_state {
     FILLED,            /* the archives are in; it is not attached yet */
     KILLED_CREATING,   /* the runtime asked for its end; the engine may be creating it */
     KILLED_LOOKING_UP, /* the same, and its name was taken */
-    KILLED,            /* the same, and it exists: the next answer ends it */
     STARTING,          /* POST start */
     STARTING_DIED,     /* its end was reported before the answer, which has the reason */
     STARTING_LOST,     /* its removal was reported before the answer */
