@@ -331,11 +331,12 @@ static void send_signal(struct fbr_docker_job *j, int sig)
                                               .done = on_sent});
 }
 
-/* The signal is kept until the container runs; no other signal replaces SIGKILL. */
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)
 {
-    if (j->state >= RUNNING || j->sig != SIGKILL)
+    if (j->sig != SIGKILL)
         j->sig = sig;
+    if (j->state < RUNNING)
+        j->early |= UINT64_C(1) << (sig - 1);
     step(j, sig == SIGTERM || sig == SIGKILL ? ON_KILL : ON_SIGNAL, "");
 }
 
@@ -354,8 +355,9 @@ static void pass_signal(struct fbr_docker_job *j)
 
 static void run(struct fbr_docker_job *j)
 {
-    if (j->sig)
-        send_signal(j, j->sig);
+    for (int sig = 1; sig < NSIG; sig++)
+        if (j->early >> (sig - 1) & 1)
+            send_signal(j, sig);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = j->id});
     if (!j->output)
         look_soon(j);

@@ -60,7 +60,7 @@ static const struct fbr_container_step steps[FBR_CONTAINER_STATES][FBR_CONTAINER
     [KILLED_LOOKING_UP] =
         {[ON_OURS] = ENDS_KILLED, [ON_REFUSED] = ENDS_KILLED, [ON_THEIRS] = {ENDED, DO_FAIL_TAKEN}},
 
-    /* A signal is kept for DO_RUN. */
+    /* Signals are kept for DO_RUN. */
     [STARTING] = {[ON_STARTED] = {RUNNING, DO_RUN},
                   [ON_VANISHED] = {LOST, DO_DRAIN},
                   [ON_DIED] = {STARTING_DIED, DO_WAIT},

@@ -78,7 +78,7 @@ enum fbr_container_action {
     DO_FILL,
     DO_PUT, /* puts the next archive in; if none is left, the event ON_ALL_PUT follows */
     DO_START,
-    DO_RUN,       /* reports the start, and sends the signal that arrived before it */
+    DO_RUN,       /* reports the start, and sends the signals that came before it */
     DO_RUN_DRAIN, /* reports the start, and drains */
     DO_SIGNAL,
     DO_LOOK, /* asks the engine for the list */

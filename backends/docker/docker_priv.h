@@ -37,7 +37,8 @@ struct fbr_docker_job {
     struct fbr_timer timer; /* for the rest of the output, or for news */
     int64_t memory;         /* its limit, for messages; 0: none */
     int32_t code;
-    int sig;                         /* the last signal from the runtime */
+    int sig;                         /* the last signal from the runtime, or SIGKILL */
+    uint64_t early;                  /* signals that came before it ran, by bit */
     unsigned archive;                /* number of the next archive: our program, the ticket */
     char first[2][FBR_DOCKER_FIRST]; /* the beginning of each stream, NUL-terminated */
     bool bundled;                    /* fact: created to run the program of the archive */

@@ -4,6 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,9 +35,11 @@ static struct {
     struct fbr_backend *backend;
     void *handle;
     bool slow;            /* the engine does not answer when it makes a container */
+    bool runs;            /* it starts the container, when the test has sent its signals */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool making, ended, removed, removed_again;
+    bool making, starting, signalled, killed, ended, removed, removed_again;
+    char signals[40]; /* that the engine sends to the container */
     int32_t code;
     char name[128]; /* of the container */
     int lists;
@@ -50,7 +53,7 @@ static void note(bool *fact)
     pthread_mutex_unlock(&t.lock);
 }
 
-static void wait_for(const bool *fact)
+static int await(const bool *fact)
 {
     uint64_t deadline = fbr_deadline(TEST_LONG_MS);
     int rc = 0;
@@ -59,7 +62,12 @@ static void wait_for(const bool *fact)
     while (!*fact && rc == 0)
         rc = fbr_cond_wait(&t.changed, &t.lock, deadline);
     pthread_mutex_unlock(&t.lock);
-    assert_int_equal(rc, 0);
+    return rc;
+}
+
+static void wait_for(const bool *fact)
+{
+    assert_int_equal(await(fact), 0);
 }
 
 /* Opens a stream, without an end. */
@@ -92,8 +100,31 @@ static bool make(struct http_peer *p, const struct http_asked *q)
     return false;
 }
 
-/* The engine says that the container which it has just made is being removed, and keeps it. The first
- * removal fails. */
+/* If it does not run it, the engine says that the container which it has just made is being removed, and
+ * keeps it. */
+static bool start(struct http_peer *p)
+{
+    if (!t.runs)
+        return http_say(p, 409, "", "{\"message\": \"is marked for removal\"}");
+    note(&t.starting);
+    await(&t.signalled);
+    return http_say(p, 204, "", "");
+}
+
+static bool kill_it(struct http_peer *p, const char *sig)
+{
+    size_t n;
+
+    pthread_mutex_lock(&t.lock); /* each request has a thread of its own */
+    n = strlen(t.signals);
+    snprintf(t.signals + n, sizeof(t.signals) - n, "%s ", sig);
+    pthread_mutex_unlock(&t.lock);
+    if (n)
+        note(&t.killed);
+    return http_say(p, 204, "", "");
+}
+
+/* The first removal fails. */
 static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
 {
     if (strstr(q->path, "/version"))
@@ -105,7 +136,9 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
     if (strstr(q->path, "/archive"))
         return http_say(p, 200, "", "");
     if (strstr(q->path, "/start"))
-        return http_say(p, 409, "", "{\"message\": \"is marked for removal\"}");
+        return start(p);
+    if (strstr(q->path, "/kill"))
+        return kill_it(p, strstr(q->path, "signal=") + 7);
     if (strstr(q->path, "/containers/json"))
         return strstr(q->path, "fiber.master") ? list(p) : http_say(p, 200, "", "[]");
     if (strcmp(q->method, "DELETE") == 0) {
@@ -140,6 +173,12 @@ static int open_and_start(void *arg)
     return fbr_docker_ops.open(&t.backend, &t.env, NULL) < 0
                ? -1
                : fbr_docker_ops.start(t.backend, &job, &t, &t.handle, NULL);
+}
+
+static int signal_it(void *arg)
+{
+    fbr_docker_ops.signal(t.backend, t.handle, SIGTERM);
+    return fbr_docker_ops.signal(t.backend, t.handle, SIGUSR1);
 }
 
 static int close_it(void *arg)
@@ -198,12 +237,26 @@ static void a_container_that_is_being_made_at_the_close_is_removed(void **state)
     assert_true(t.removed_again);
 }
 
+static void signals_are_kept_until_it_runs(void **state)
+{
+    t.runs = true;
+    assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
+    wait_for(&t.starting);
+    assert_int_equal(fbr_loop_call(t.loop, signal_it, NULL), 0);
+    note(&t.signalled);
+    wait_for(&t.killed);
+    fbr_loop_call(t.loop, close_it, NULL);
+    assert_non_null(strstr(t.signals, "15 "));
+    assert_non_null(strstr(t.signals, "10 "));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_container_that_is_given_up_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_container_that_is_being_made_at_the_close_is_removed,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(signals_are_kept_until_it_runs, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
