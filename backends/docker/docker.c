@@ -29,11 +29,6 @@
 #define REMOVED_MS 5000 /* at close, for containers that the engine is creating or removing */
 #define ANSWER_MS 2000  /* at close, when no job is left */
 
-static void on_again(void *arg)
-{
-    fbr_docker_watch(arg);
-}
-
 /* ---- Who we are in there ---- */
 
 static char *groups(void)
@@ -113,7 +108,7 @@ static int docker_open(struct fbr_backend **out, const struct fbr_backend_env *e
                                      fbr_docker_on_image, b, err)) < 0 ||
         (rc = fbr_docker_bundle_open(&b->bundle, b, err)) < 0)
         goto fail;
-    if (fbr_timer_init(&b->again, env->loop, on_again, b) < 0) {
+    if (fbr_timer_init(&b->again, env->loop, fbr_docker_on_again, b) < 0) {
         rc = fbr_fail(err, -ENOMEM, "out of memory");
         goto fail;
     }

@@ -110,3 +110,5 @@ int fbr_docker_logs(struct fbr_backend *b, const char *id, int follow,
 char *fbr_docker_list_path(const struct fbr_backend *b, const char *path, const char *filter);
 /* Requests the list of our containers: a container that is missing from it is gone. */
 void fbr_docker_look(struct fbr_backend *b);
+/* For the timer: requests the events or the list again, whichever failed. */
+void fbr_docker_on_again(void *backend);

@@ -14,6 +14,7 @@
 
 #define AGAIN_MS 100 /* before the events are requested again; doubles each time */
 #define AGAIN_MAX_MS 3000
+#define LIST_AGAIN_MS 1000
 
 struct fbr_docker_job *fbr_docker_find(const struct fbr_backend *b, const char *id,
                                        const char *name)
@@ -148,14 +149,17 @@ static void on_list(void *user, const struct fbr_http_answer *a)
     struct fbr_docker_job *j;
 
     b->looking = NULL;
+    if (!fbr_json_is_array(list)) { /* an engine that has just begun may not be ready */
+        fbr_timer_start(&b->again, LIST_AGAIN_MS, 0);
+        fbr_json_free(list);
+        return;
+    }
     for (size_t i = 0; i < fbr_json_count(list); i++)
         on_listed(b, fbr_json_item(list, i));
-    /* removes no job now, so the list of jobs stays as it is */
-    if (fbr_json_is_array(list))
-        DL_FOREACH(b->jobs, j)
-            if (j->asked)
-                fbr_docker_job_gone(j);
-    if (fbr_json_is_array(list) && b->failures == 0)
+    DL_FOREACH(b->jobs, j) /* removes no job now, so the list of jobs stays as it is */
+        if (j->asked)
+            fbr_docker_job_gone(j);
+    if (b->failures == 0)
         b->away = false;
     fbr_json_free(list);
 }
@@ -216,4 +220,16 @@ void fbr_docker_look(struct fbr_backend *b)
         &b->engine, fbr_docker_list_path(b, "/containers/json?all=1", filter),
         (struct fbr_http_request){
             .method = "GET", .patience_ms = FBR_DOCKER_PATIENCE_MS, .done = on_list, .user = b});
+    if (!b->looking)
+        fbr_timer_start(&b->again, LIST_AGAIN_MS, 0);
+}
+
+void fbr_docker_on_again(void *backend)
+{
+    struct fbr_backend *b = backend;
+
+    if (b->events)
+        fbr_docker_look(b);
+    else
+        fbr_docker_watch(b);
 }
