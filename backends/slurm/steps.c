@@ -69,11 +69,11 @@ struct step {
     struct fbr_job *job; /* its srun may be started again */
     struct fbr_timer again;
     unsigned tries;
-    bool waiting; /* fact: srun's last line was that the step waits */
-    bool told;    /* state: its end was reported */
-    int asked;    /* the signal that we sent */
-    int want;     /* signal to send when the step's number is known */
-    /* the number, if it is known and the signal is not sent yet; "" */
+    bool waiting;  /* fact: srun's last line was that the step waits */
+    bool told;     /* state: its end was reported */
+    int asked;     /* the last signal that we sent, or one that ends it */
+    uint64_t want; /* signals to send when the step's number is known, by bit */
+    /* the number, if it is known and the signals are not sent yet; "" */
     char number[FBR_SLURM_ID + 16];
 };
 
@@ -454,16 +454,29 @@ static void on_sent(void *user, const struct fbr_tool_result *r)
         fbr_debug("scancel ended with code %d: %.200s", r->code, r->err);
 }
 
-/* One scancel for all steps that get the same signal. */
-static void send_signals(struct fbr_slurm_steps *s, int sig, const struct fbr_args *ids)
+static uint64_t bit(int sig)
+{
+    return sig ? UINT64_C(1) << (sig - 1) : 0;
+}
+
+/* The signals that end a program which does not handle them. */
+#define ENDS (bit(SIGTERM) | bit(SIGINT) | bit(SIGHUP))
+
+/* One scancel for all steps that get this signal and whose numbers are known. */
+static void send_signal(struct fbr_slurm_steps *s, int sig)
 {
     struct fbr_args w = {0};
+    struct step *j;
 
     fbr_args_split(&w, "scancel --quiet", NULL);
     fbr_args_addf(&w, "--signal=%d", sig);
-    fbr_args_add_all(&w, ids->at);
+    DL_FOREACH(s->steps, j)
+        if (j->number[0] && (j->want & bit(sig))) {
+            fbr_args_addf(&w, "%s", j->number);
+            j->asked = bit(j->asked) & ENDS ? j->asked : sig;
+        }
     if (w.failed || fbr_slurm_run(s->tools, &w, TOOL_MS, on_sent, NULL) < 0)
-        fbr_warn("slurm: cannot signal %zu steps", ids->n);
+        fbr_warn("slurm: cannot send signal %d to the steps", sig);
     fbr_args_fini(&w);
 }
 
@@ -485,30 +498,12 @@ static struct step *find(struct fbr_slurm_steps *s, const char *name)
     return NULL;
 }
 
-/* Signals the steps whose numbers are known; those with the same signal at once. */
-static void signal_known(struct fbr_slurm_steps *s)
-{
-    struct step *j;
-
-    for (int sig = 1; sig < NSIG; sig++) {
-        struct fbr_args ids = {0};
-
-        DL_FOREACH(s->steps, j)
-            if (j->number[0] && j->asked == sig) {
-                fbr_args_addf(&ids, "%s", j->number);
-                j->number[0] = '\0';
-            }
-        if (ids.n)
-            send_signals(s, sig, &ids);
-        fbr_args_fini(&ids);
-    }
-}
-
 /* Reads lines "ID|NAME". */
 static void on_numbers(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_steps *s = user;
     struct step *j;
+    uint64_t wanted = 0;
     char *rest = NULL;
 
     s->asking = false;
@@ -520,19 +515,23 @@ static void on_numbers(void *user, const struct fbr_tool_result *r)
             continue;
         *name++ = '\0';
         j = find(s, name);
-        if (!j || !j->want)
+        if (!j)
             continue;
         snprintf(j->number, sizeof(j->number), "%s", line);
-        j->asked = j->want;
-        j->want = 0;
+        wanted |= j->want;
     }
-    signal_known(s);
-    DL_FOREACH(s->steps, j) { /* there is no step yet, or Slurm does not list it */
-        if (j->want == SIGTERM || j->want == SIGINT || j->want == SIGHUP) {
-            j->asked = j->want;
+    for (int sig = 1; sig < NSIG; sig++)
+        if (wanted & bit(sig))
+            send_signal(s, sig);
+    DL_FOREACH(s->steps, j) {
+        uint64_t ends = j->want & ENDS;
+
+        if (ends && !j->number[0]) { /* there is no step yet, or Slurm does not list it */
+            j->asked = ffsll((long long)ends);
             kill_step(j);
         }
         j->want = 0;
+        j->number[0] = '\0';
     }
 }
 
@@ -569,8 +568,7 @@ int fbr_slurm_steps_signal(struct fbr_slurm_steps *s, void *handle, int sig)
         kill_step(j);
         return 0;
     }
-    if (j->want != SIGTERM) /* no later signal replaces it */
-        j->want = sig;
+    j->want |= bit(sig);
     if (!s->asking)
         ask_numbers(s);
     return 0;

@@ -39,6 +39,13 @@ static const char srun_of_component_1[] = "#!/bin/sh\n"
 
 static const char srun_that_waits[] = "#!/bin/sh\nexec /bin/sleep 1000\n";
 static const char squeue_without_steps[] = "#!/bin/sh\n";
+static const char squeue_of_steps[] = "#!/bin/sh\n"
+                                      "for i in 0 1 2; do\n"
+                                      "    echo \"7.$i|fiber-run-job$i.$PARENT\"\n"
+                                      "done\n";
+static const char scancel[] = "#!/bin/sh\n"
+                              "echo \"$*\" >\"$TOLD.$2\"\n"
+                              "printf x >\"$CALLED\"\n";
 
 struct world;
 
@@ -49,6 +56,7 @@ struct job {
     bool kill;    /* then it is killed */
     unsigned ends;
     int32_t code;
+    char name[8];
 };
 
 struct world {
@@ -108,7 +116,7 @@ static int start_step(void *arg)
     static char *none[] = {NULL};
     struct job *j = arg;
     const struct fbr_job job = {
-        .name = "job", .run_uid = "run", .file = "/bin/true", .argv = argv, .env = none};
+        .name = j->name, .run_uid = "run", .file = "/bin/true", .argv = argv, .env = none};
     struct fbr_error err = {0, ""};
 
     return fbr_slurm_steps_start(j->w->steps, &job, j, &j->handle, &err);
@@ -121,6 +129,16 @@ static int end_and_signal(void *arg)
     return fbr_slurm_steps_signal(j->w->steps, j->handle, SIGTERM) < 0
                ? -1
                : fbr_slurm_steps_signal(j->w->steps, j->handle, SIGUSR1);
+}
+
+/* For each, and once more for the first. */
+static int signal_all(void *arg)
+{
+    struct world *w = arg;
+
+    for (int i = 0; i < STEPS; i++)
+        fbr_slurm_steps_signal(w->steps, w->jobs[i].handle, SIGUSR1);
+    return fbr_slurm_steps_signal(w->steps, w->jobs[0].handle, SIGUSR2);
 }
 
 static int release_step(void *arg)
@@ -159,6 +177,7 @@ static void set_up_srun(struct world *w, bool kill, const char *srun)
     for (int i = 0; i < STEPS; i++) {
         w->jobs[i].w = w;
         w->jobs[i].kill = kill;
+        snprintf(w->jobs[i].name, sizeof(w->jobs[i].name), "job%d", i);
         assert_int_equal(fbr_loop_call(w->loop, start_step, &w->jobs[i]), 0);
     }
 }
@@ -269,6 +288,31 @@ static void another_signal_does_not_replace_that_of_the_end(void **state)
     tear_down(&w);
 }
 
+static void each_signal_goes_to_all_steps_at_once(void **state)
+{
+    static const char usr1[] = "--quiet --signal=10 7.0 7.1 7.2\n",
+                      usr2[] = "--quiet --signal=12 7.0\n";
+    char number[16], bytes[2];
+    struct gate called;
+    struct world w;
+
+    unsetenv("SLURM_JOB_NODELIST");
+    set_up_srun(&w, false, srun_that_waits);
+    file_make(path_in(w.dir, "squeue"), squeue_of_steps, sizeof(squeue_of_steps) - 1, 0755);
+    file_make(path_in(w.dir, "scancel"), scancel, sizeof(scancel) - 1, 0755);
+    snprintf(number, sizeof(number), "%d", (int)getpid());
+    setenv("PARENT", number, 1);
+    setenv("TOLD", path_in(w.dir, "told"), 1);
+    gate_open(&called);
+    setenv("CALLED", called.path, 1);
+    assert_int_equal(fbr_loop_call(w.loop, signal_all, &w), 0);
+    assert_int_equal(gate_wait(&called, bytes, 2), 0);
+    file_expect(path_in(w.dir, "told.--signal=10"), usr1, sizeof(usr1) - 1, 0644);
+    file_expect(path_in(w.dir, "told.--signal=12"), usr2, sizeof(usr2) - 1, 0644);
+    tear_down(&w);
+    gate_close(&called);
+}
+
 static void a_step_is_of_the_component_that_has_its_node(void **state)
 {
     struct world w;
@@ -294,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_start_that_fails_leaves_no_handle),
         cmocka_unit_test(a_release_between_two_tries_is_the_end),
         cmocka_unit_test(another_signal_does_not_replace_that_of_the_end),
+        cmocka_unit_test(each_signal_goes_to_all_steps_at_once),
         cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
 
