@@ -36,15 +36,16 @@ static char *copy_plain(const char *text)
     return copy;
 }
 
-void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job)
+void orphans_add(void *list, const struct fbr_orphan *job)
 {
+    struct orphans *l = list;
     struct orphan *j = fbr_grow(&l->jobs, l->count, sizeof(*j));
 
     if (!j) {
         l->failed = true;
         return;
     }
-    *j = (struct orphan){.backend = backend,
+    *j = (struct orphan){.backend = l->backend,
                          .run = copy_plain(job->run),
                          .id = strdup(job->id),
                          .name = copy_plain(job->name),
@@ -57,18 +58,6 @@ void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan
     l->count++;
     if (!j->run || !j->id || !j->name || !j->master || (job->fiber && !j->fiber))
         l->failed = true;
-}
-
-struct asked {
-    struct orphans *l;
-    const char *backend;
-};
-
-static void on_job(void *user, const struct fbr_orphan *job)
-{
-    struct asked *a = user;
-
-    orphans_add(a->l, a->backend, job);
 }
 
 void orphans_free(struct orphans *l)
@@ -108,8 +97,6 @@ static int by_run(const void *a, const void *b)
     const struct orphan *x = a, *y = b;
     int order = strcmp(x->run, y->run);
 
-    if (!order)
-        order = strcmp(x->backend, y->backend);
     if (!order)
         order = (x->verdict > y->verdict) - (x->verdict < y->verdict);
     return order ? order : strcmp(x->id, y->id);
@@ -152,11 +139,10 @@ void orphans_judge(struct orphans *l)
 static int list_jobs(struct orphans *l, struct cli_backend *b, const char *name,
                      struct fbr_error *err)
 {
-    struct asked a = {l, name};
-    const struct cli_ask list = {.op = BACKEND_LIST, .found = on_job, .user = &a};
+    const struct cli_ask list = {.op = BACKEND_LIST, .found = orphans_add, .user = l};
     int rc = cli_backend_open(b, name, err);
 
-    memset(l, 0, sizeof(*l));
+    *l = (struct orphans){.backend = name};
     if (rc < 0)
         return rc;
     rc = cli_backend_ask(b, &list, err);

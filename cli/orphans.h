@@ -33,6 +33,7 @@ struct orphan {
 };
 
 struct orphans {
+    const char *backend; /* that has the jobs */
     struct orphan *jobs;
     size_t count;
     bool failed; /* out of memory */
@@ -48,8 +49,8 @@ int orphans_ask(struct orphans *l, struct cli_backend *b, const char *name, cons
 void orphans_judge(struct orphans *l);
 /* Returns how many jobs, from `first` on, belong to the same run; call after orphans_judge(). */
 size_t orphans_same_run(const struct orphans *l, size_t first);
-/* For tests. */
-void orphans_add(struct orphans *l, const char *backend, const struct fbr_orphan *job);
+/* A fbr_backend_found: adds a job to a struct orphans. For tests. */
+void orphans_add(void *list, const struct fbr_orphan *job);
 void orphans_free(struct orphans *l);
 
 /* Returns the names of the backends to query: all if `only` is NULL, else that one; NULL after the

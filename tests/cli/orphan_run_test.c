@@ -35,9 +35,9 @@ static int tear_down(void **state)
 
 static void add(const char *run, const char *id, const char *name, const char *master)
 {
+    l.backend = "docker";
     orphans_add(
-        &l, "docker",
-        &(struct fbr_orphan){.run = run, .id = id, .name = name, .master = master, .runs = 1});
+        &l, &(struct fbr_orphan){.run = run, .id = id, .name = name, .master = master, .runs = 1});
     assert_false(l.failed);
 }
 

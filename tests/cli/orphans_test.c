@@ -34,9 +34,9 @@ static int tear_down(void **state)
 
 static void add(const char *backend, const char *run, const char *id, const char *master)
 {
+    l.backend = backend;
     orphans_add(
-        &l, backend,
-        &(struct fbr_orphan){.run = run, .id = id, .name = "job", .master = master, .runs = 1});
+        &l, &(struct fbr_orphan){.run = run, .id = id, .name = "job", .master = master, .runs = 1});
     assert_false(l.failed);
 }
 
@@ -65,12 +65,12 @@ static void only_the_job_of_a_dead_master_is_dead(void **state)
 /* On an engine that several people use, anybody may label a pod or a container as one of ours. */
 static void no_text_of_an_engine_reaches_the_terminal_as_it_is(void **state)
 {
-    orphans_add(&l, "kubernetes",
-                &(struct fbr_orphan){.run = "r\033[2J",
-                                     .id = "a",
-                                     .name = "job\a",
-                                     .master = "there\nall is well",
-                                     .fiber = "/bin/fiber\r"});
+    l.backend = "kubernetes";
+    orphans_add(&l, &(struct fbr_orphan){.run = "r\033[2J",
+                                         .id = "a",
+                                         .name = "job\a",
+                                         .master = "there\nall is well",
+                                         .fiber = "/bin/fiber\r"});
     assert_false(l.failed);
     assert_string_equal(l.jobs[0].run, "r?[2J");
     assert_string_equal(l.jobs[0].name, "job?");
