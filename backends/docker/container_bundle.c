@@ -13,23 +13,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <utlist.h>
-
 #include "backends/image/bundle.h"
 #include "backends/docker/docker_priv.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
-
-struct known_image {
-    struct known_image *next;
-    bool lacks;
-    char name[];
-};
+#include "runtime/program/args.h"
 
 struct fbr_docker_bundle {
     struct fbr_backend *b; /* not valid if closed */
     struct fbr_loop *loop;
-    struct known_image *images;
+    struct fbr_args has, lacks; /* images that have our program, and those that do not */
     uv_work_t work;
     struct fbr_error err;
     int fd; /* the memory file, when it is complete */
@@ -52,10 +45,8 @@ int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_backend *b
 
 static void free_bundle(struct fbr_docker_bundle *d)
 {
-    struct known_image *k, *next;
-
-    LL_FOREACH_SAFE(d->images, k, next)
-        free(k);
+    fbr_args_fini(&d->has);
+    fbr_args_fini(&d->lacks);
     fbr_fds_close(d->fd);
     free(d);
 }
@@ -71,27 +62,24 @@ void fbr_docker_bundle_close(struct fbr_docker_bundle *d)
 
 /* ---- Images ---- */
 
+static bool lists(const struct fbr_args *images, const char *image)
+{
+    for (size_t i = 0; i < images->n; i++)
+        if (strcmp(images->at[i], image) == 0)
+            return true;
+    return false;
+}
+
 int fbr_docker_bundle_lacks(const struct fbr_docker_bundle *d, const char *image)
 {
-    const struct known_image *k;
-
-    LL_FOREACH(d->images, k)
-        if (strcmp(k->name, image) == 0)
-            return k->lacks;
-    return -1;
+    return lists(&d->lacks, image) ? 1 : lists(&d->has, image) ? 0 : -1;
 }
 
 void fbr_docker_bundle_learn(struct fbr_docker_bundle *d, const char *image, bool lacks)
 {
-    struct known_image *k = calloc(1, sizeof(*k) + strlen(image) + 1);
-
-    if (!k || fbr_docker_bundle_lacks(d, image) >= 0) {
-        free(k);
+    if (fbr_docker_bundle_lacks(d, image) >= 0)
         return;
-    }
-    k->lacks = lacks;
-    strcpy(k->name, image);
-    LL_PREPEND(d->images, k);
+    fbr_args_addf(lacks ? &d->lacks : &d->has, "%s", image);
     if (lacks)
         fbr_info(
             "docker: the image %s does not have this program: it is copied into the containers",
