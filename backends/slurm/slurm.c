@@ -108,24 +108,29 @@ fail:
     return rc;
 }
 
+/* Finds the file of a job that is our own program. */
+static int find_program(struct fbr_job *job, char file[PATH_MAX], struct fbr_error *err)
+{
+    if (!job->own_program)
+        return 0;
+    job->file = file;
+    return fbr_tool_own_program(file, PATH_MAX, "put it back", err);
+}
+
 static int slurm_start(struct fbr_backend *b, const struct fbr_job *job, void *user, void **handle,
                        struct fbr_error *err)
 {
     struct fbr_job whole = *job;
     char path[PATH_MAX];
+    int rc = find_program(&whole, path, err);
 
+    if (rc < 0)
+        return rc;
     if (job->image && job->image[0] && !b->said_image) {
         b->said_image = true;
         fbr_warn("slurm: jobs run on the nodes as they are, not in image %.200s; an option like "
                  "--container-image in slurm_options may do it, if your site has it",
                  job->image);
-    }
-    if (job->own_program) {
-        int rc = fbr_tool_own_program(path, sizeof(path), "put it back", err);
-
-        if (rc < 0)
-            return rc;
-        whole.file = path;
     }
     return b->steps ? fbr_slurm_steps_start(b->steps, &whole, user, handle, err)
                     : fbr_slurm_batch_start(b->batch, &whole, user, handle, err);
@@ -363,22 +368,16 @@ static int slurm_show(const struct fbr_config *config, const struct fbr_job *job
 {
     const char *base = fbr_config_str(config, "slurm_dir");
     struct fbr_slurm_settings settings = {0};
-    char file[PATH_MAX] = "", dir[PATH_MAX];
+    char file[PATH_MAX], dir[PATH_MAX];
     struct fbr_job whole = *job;
     struct fbr_buf b = {0};
     int rc;
 
     if (json)
         return -ENOTSUP;
-    rc = load_settings(&settings, config, err);
-    if (rc < 0)
+    if ((rc = load_settings(&settings, config, err)) < 0 ||
+        (rc = find_program(&whole, file, err)) < 0)
         goto done;
-    if (job->own_program) {
-        rc = fbr_tool_own_program(file, sizeof(file), "put it back", err);
-        if (rc < 0)
-            goto done;
-        whole.file = file;
-    }
     snprintf(dir, sizeof(dir), "%.3000s/RUN", base[0] ? base : "~/.fiber");
     rc = want_steps(config) ? fbr_slurm_steps_show(&settings, &whole, &b)
                             : fbr_slurm_batch_show(&settings, dir, &whole, &b);
