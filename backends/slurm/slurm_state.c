@@ -35,11 +35,6 @@ bool fbr_slurm_cut(char *line, char **field, size_t n)
     return true;
 }
 
-static void keep(char *out, size_t size, const char *text)
-{
-    snprintf(out, size, "%s", text);
-}
-
 /* Accepts "12", "12_3", "12+1" (a part of a heterogeneous job). */
 static bool is_id(const char *text)
 {
@@ -56,10 +51,10 @@ bool fbr_slurm_squeue_line(char *line, struct fbr_slurm_job *job)
     memset(job, 0, sizeof(*job));
     if (!fbr_slurm_cut(line, field, 6) || !is_id(field[0]) || !field[1][0])
         return false;
-    keep(job->id, sizeof(job->id), field[0]);
-    keep(job->state, sizeof(job->state), field[1]);
-    keep(job->node, sizeof(job->node), field[3]);
-    keep(job->reason, sizeof(job->reason), field[4]);
+    snprintf(job->id, sizeof(job->id), "%s", field[0]);
+    snprintf(job->state, sizeof(job->state), "%s", field[1]);
+    snprintf(job->node, sizeof(job->node), "%s", field[3]);
+    snprintf(job->reason, sizeof(job->reason), "%s", field[4]);
     job->status = (uint32_t)strtoul(field[2], NULL, 10);
     return true;
 }
@@ -90,10 +85,10 @@ bool fbr_slurm_sacct_line(char *line, struct fbr_slurm_job *job)
     if (!fbr_slurm_cut(line, field, 4) || !is_id(field[0]) || !field[1][0])
         return false;
     state = field[1];
-    keep(job->id, sizeof(job->id), field[0]);
+    snprintf(job->id, sizeof(job->id), "%s", field[0]);
     snprintf(job->state, sizeof(job->state), "%.*s", (int)strcspn(state, " "), state);
-    keep(job->reason, sizeof(job->reason), state[strcspn(state, " ")] ? state : "None");
-    keep(job->node, sizeof(job->node), field[3]);
+    snprintf(job->reason, sizeof(job->reason), "%s", state[strcspn(state, " ")] ? state : "None");
+    snprintf(job->node, sizeof(job->node), "%s", field[3]);
     job->status = status_of(field[2]);
     return true;
 }
