@@ -353,6 +353,11 @@ static void notify_waiting(struct batch_job *j, const struct fbr_slurm_end *how)
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = j->pending});
 }
 
+static void notify_running(struct batch_job *j, const struct fbr_slurm_end *how)
+{
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = how->text, .runs = 1});
+}
+
 void fbr_slurm_notify_pending(struct batch_job *j, const char *text)
 {
     struct fbr_slurm_end why = {0};
@@ -397,7 +402,10 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
         step(j, event, &how);
         break;
     case FBR_SLURM_RUNS:
-        step(j, ON_RUNS, NULL);
+        snprintf(how.text, sizeof(how.text),
+                 "Slurm job %s runs on %s: if that cannot reach this host, set bind", said->id,
+                 said->node);
+        step(j, ON_RUNS, &how);
         tell_suspended(j, fbr_slurm_suspended(said->state));
         break;
     case FBR_SLURM_ENDED:
@@ -615,6 +623,7 @@ static void step(struct batch_job *j, enum fbr_batch_event event, const struct f
         [DO_TELL_STARTED] = notify_started,
         [DO_TELL_STARTED_CANCEL] = notify_started_cancel,
         [DO_TELL_WAITING] = notify_waiting,
+        [DO_TELL_RUNNING] = notify_running,
         [DO_CANCEL_SOON] = cancel_soon,
         [DO_GIVE_UP] = abandon,
         [DO_END] = end,

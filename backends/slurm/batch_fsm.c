@@ -19,7 +19,7 @@ static const struct fbr_batch_step steps[FBR_BATCH_STATES][FBR_BATCH_EVENTS] = {
                     [ON_KILL] = {NEW_KILLED, DO_WAIT}},
     [PENDING] = {[ON_WAITS] = {PENDING, DO_TELL_WAITING},
                  [ON_NEVER] = {UNWANTED, DO_GIVE_UP},
-                 [ON_RUNS] = {RUNNING, DO_WAIT},
+                 [ON_RUNS] = {RUNNING, DO_TELL_RUNNING},
                  [ON_KILL] = {PENDING_KILLED, DO_CANCEL_SOON},
                  HAS_ENDED},
     [PENDING_KILLED] = {[ON_WAITS] = {PENDING_KILLED, DO_TELL_WAITING},

@@ -45,7 +45,8 @@ enum fbr_batch_action {
     DO_TELL_STARTED,
     DO_TELL_STARTED_CANCEL,
     DO_TELL_WAITING,
-    DO_CANCEL_SOON, /* together with other jobs */
+    DO_TELL_RUNNING, /* the time that it has to join begins */
+    DO_CANCEL_SOON,  /* together with other jobs */
     DO_GIVE_UP,
     DO_END, /* keeps how the job ended, and reads the rest of the output */
     DO_REFUSE,

@@ -104,6 +104,17 @@ static void on_bytes(void *user, const void *data, size_t len)
                      .type = FBR_JOB_OUTPUT, .stream = 2, .text = "", .data = data, .len = len});
 }
 
+/* From now on it has the time of start_timeout to join. */
+static void notify_running(struct step *j)
+{
+    char text[200];
+
+    snprintf(text, sizeof(text),
+             "a step of allocation %s runs%s%.60s: if its node cannot reach this host, set bind",
+             j->s->job_id, j->node ? " on " : "", j->node ? j->node->name : "");
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = 1});
+}
+
 static void on_line(void *user, const char *line)
 {
     struct step *j = user;
@@ -114,6 +125,8 @@ static void on_line(void *user, const char *line)
         snprintf(text, sizeof(text), "waits for room in allocation %s: %.200s", j->s->job_id,
                  j->err.said.text);
         notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text});
+    } else if (j->waiting && !j->err.said.waits) {
+        notify_running(j);
     }
     j->waiting = j->err.said.waits;
 }
@@ -208,6 +221,8 @@ static void on_event(void *user, const struct fbr_job_event *event)
                  j->node ? j->node->name : "");
         if (j->tries == 0)
             notify(j, &(struct fbr_job_event){.type = FBR_JOB_STARTED, .text = id});
+        else
+            notify_running(j);
     } else if (event->type == FBR_JOB_EXITED) {
         on_exited(j, event);
     } else if (event->type == FBR_JOB_OUTPUT && event->stream == 2 && event->len) {

@@ -80,7 +80,7 @@ static const char sacct[] =
 
 struct job {
     void *handle;
-    bool started, suspended, goes_on, ended;
+    bool started, waits, runs, suspended, goes_on, ended;
     int32_t code;
     char id[40], text[400], out[40]; /* text: of the last event */
 };
@@ -139,6 +139,8 @@ static void on_event(void *user, const struct fbr_job_event *e)
         j->started = true;
         snprintf(j->id, sizeof(j->id), "%.39s", e->text);
     }
+    if (e->type == FBR_JOB_PENDING)
+        *(e->runs ? &j->runs : &j->waits) = true;
     if (e->type == FBR_JOB_OUTPUT)
         snprintf(j->out + strlen(j->out), sizeof(j->out) - strlen(j->out), "%.*s", (int)e->len,
                  (const char *)e->data);
@@ -458,6 +460,19 @@ static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
     assert_int_equal(bed.jobs[0].code, 7);
 }
 
+/* From then on it has the time of start_timeout to join. */
+static void a_job_that_waited_is_told_to_run(void **state)
+{
+    put("answer", "echo $id\n");
+    put("state", "PENDING");
+    start(1);
+    wait_for(&bed.jobs[0].waits);
+    assert_false(bed.jobs[0].runs);
+    put("state", "RUNNING");
+    wait_for(&bed.jobs[0].runs);
+    assert_non_null(strstr(bed.jobs[0].text, "runs on n1"));
+}
+
 static void a_suspended_job_is_told_and_its_resumption(void **state)
 {
     put("answer", "echo $id\n");
@@ -572,6 +587,7 @@ int main(void)
         batch_test(a_comment_in_the_options_stays_before_ours),
         batch_test(a_job_of_another_cluster_is_cancelled_there),
         batch_test(the_end_of_a_job_of_another_cluster_is_looked_up_there),
+        batch_test(a_job_that_waited_is_told_to_run),
         batch_test(a_suspended_job_is_told_and_its_resumption),
         batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
         batch_test(output_is_read_when_threads_are_there_again),

@@ -38,6 +38,20 @@ static const char srun_of_component_1[] = "#!/bin/sh\n"
                                           "exit 9\n";
 
 static const char srun_that_waits[] = "#!/bin/sh\nexec /bin/sleep 1000\n";
+/* It waits for room, or is refused at the first call, and then runs. */
+static const char srun_that_waits_for_room[] =
+    "#!/bin/sh\n"
+    "echo 'srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)' "
+    ">&2\n"
+    "echo 'srun: Step created for StepId=7.0' >&2\n"
+    "exec /bin/sleep 1000\n";
+static const char srun_that_is_refused_once[] =
+    "#!/bin/sh\n"
+    "name=${*##*--job-name=} name=${0%/*}/${name%% *}\n"
+    "[ -e \"$name\" ] && exec /bin/sleep 1000\n"
+    ": >\"$name\"\n"
+    "echo 'srun: error: Unable to create step for job 7: Unable to contact slurm controller' >&2\n"
+    "exit 1\n";
 static const char squeue_without_steps[] = "#!/bin/sh\n";
 static const char squeue_of_steps[] = "#!/bin/sh\n"
                                       "for i in 0 1 2; do\n"
@@ -53,7 +67,9 @@ struct job {
     struct world *w;
     void *handle; /* NULL: released */
     bool again;   /* it was told that srun is tried again */
+    bool runs;    /* it was told that it runs now */
     bool kill;    /* then it is killed */
+    bool ended;
     unsigned ends;
     int32_t code;
     char name[8];
@@ -87,8 +103,10 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
     pthread_mutex_lock(&w->lock);
     j->again |= e->type == FBR_JOB_PENDING;
+    j->runs |= e->type == FBR_JOB_PENDING && e->runs;
     if (e->type == FBR_JOB_EXITED) {
         j->ends++;
+        j->ended = true;
         j->code = e->code;
         j->handle = NULL;
     }
@@ -198,14 +216,14 @@ static void tear_down(struct world *w)
     temp_dir_remove(w->dir);
 }
 
-static void wait_for(struct job *j, bool end)
+static void wait_for(struct job *j, const bool *fact)
 {
     struct world *w = j->w;
     uint64_t deadline = fbr_deadline(TEST_LONG_MS);
     int rc = 0;
 
     pthread_mutex_lock(&w->lock);
-    while ((end ? j->ends == 0 : !j->again) && rc == 0)
+    while (!*fact && rc == 0)
         rc = fbr_cond_wait(&w->changed, &w->lock, deadline);
     pthread_mutex_unlock(&w->lock);
     assert_int_equal(rc, 0);
@@ -217,7 +235,7 @@ static void a_kill_between_two_tries_ends_a_step_once(void **state)
 
     set_up(&w, true);
     for (int i = 0; i < STEPS; i++) {
-        wait_for(&w.jobs[i], true);
+        wait_for(&w.jobs[i], &w.jobs[i].ended);
         assert_int_equal(w.jobs[i].code, -SIGKILL);
     }
     tear_down(&w);
@@ -231,10 +249,10 @@ static void a_try_that_cannot_begin_ends_a_step_once(void **state)
 
     set_up(&w, false);
     for (int i = 0; i < STEPS; i++)
-        wait_for(&w.jobs[i], false);
+        wait_for(&w.jobs[i], &w.jobs[i].again);
     unlink(path_in(w.dir, "srun"));
     for (int i = 0; i < STEPS; i++) {
-        wait_for(&w.jobs[i], true);
+        wait_for(&w.jobs[i], &w.jobs[i].ended);
         assert_int_equal(w.jobs[i].code, CANNOT_START);
     }
     tear_down(&w);
@@ -263,7 +281,7 @@ static void a_release_between_two_tries_is_the_end(void **state)
 
     set_up(&w, false);
     for (int i = 0; i < STEPS; i++)
-        wait_for(&w.jobs[i], false);
+        wait_for(&w.jobs[i], &w.jobs[i].again);
     for (int i = 0; i < STEPS; i++)
         fbr_loop_call(w.loop, release_step, &w.jobs[i]);
     tear_down(&w);
@@ -282,7 +300,7 @@ static void another_signal_does_not_replace_that_of_the_end(void **state)
     for (int i = 0; i < STEPS; i++)
         assert_int_equal(fbr_loop_call(w.loop, end_and_signal, &w.jobs[i]), 0);
     for (int i = 0; i < STEPS; i++) {
-        wait_for(&w.jobs[i], true);
+        wait_for(&w.jobs[i], &w.jobs[i].ended);
         assert_int_equal(w.jobs[i].code, -SIGTERM);
     }
     tear_down(&w);
@@ -313,6 +331,21 @@ static void each_signal_goes_to_all_steps_at_once(void **state)
     gate_close(&called);
 }
 
+/* From then on it has the time of start_timeout to join. */
+static void a_step_that_waited_is_told_to_run(void **state)
+{
+    static const char *const sruns[] = {srun_that_waits_for_room, srun_that_is_refused_once};
+    struct world w;
+
+    unsetenv("SLURM_JOB_NODELIST");
+    for (int k = 0; k < 2; k++) {
+        set_up_srun(&w, false, sruns[k]);
+        for (int i = 0; i < STEPS; i++)
+            wait_for(&w.jobs[i], &w.jobs[i].runs);
+        tear_down(&w);
+    }
+}
+
 static void a_step_is_of_the_component_that_has_its_node(void **state)
 {
     struct world w;
@@ -323,7 +356,7 @@ static void a_step_is_of_the_component_that_has_its_node(void **state)
     setenv("SLURM_JOB_NODELIST", "n3", 1);
     set_up_srun(&w, false, srun_of_component_1);
     for (int i = 0; i < STEPS; i++) {
-        wait_for(&w.jobs[i], true);
+        wait_for(&w.jobs[i], &w.jobs[i].ended);
         assert_int_equal(w.jobs[i].code, 0);
     }
     tear_down(&w);
@@ -339,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_release_between_two_tries_is_the_end),
         cmocka_unit_test(another_signal_does_not_replace_that_of_the_end),
         cmocka_unit_test(each_signal_goes_to_all_steps_at_once),
+        cmocka_unit_test(a_step_that_waited_is_told_to_run),
         cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
 
