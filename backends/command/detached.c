@@ -42,6 +42,7 @@ struct detached_job {
     enum detached_stage stage;
     char id[MAX_ID];
     bool released;
+    bool waits; /* the last word about it was that it is pending */
     int cancel; /* the signal that arrived before the job had an id */
     int missing;
     int32_t code;
@@ -172,6 +173,16 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
 
 /* ---- States ---- */
 
+/* When it has its place, the time that it has to join begins. */
+static void notify_pending(struct detached_job *j, bool runs, const char *why)
+{
+    j->waits = !runs;
+    notify(j, &(struct fbr_job_event){
+                  .type = FBR_JOB_PENDING,
+                  .text = runs ? "it runs: if its host cannot reach this one, set bind" : why,
+                  .runs = runs});
+}
+
 /* Reads one line of the status command: ID WORD [CODE] [TEXT] */
 static void on_line(struct fbr_detached *d, char *line)
 {
@@ -193,8 +204,8 @@ static void on_line(struct fbr_detached *d, char *line)
         fbr_debug("command backend: job %s has the unknown state '%s'; add it to a key, such as "
                   "running",
                   id, word ? word : "");
-    else if (state == JOB_PENDING)
-        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text[0] ? text : word});
+    else if (state == JOB_PENDING || (state == JOB_RUNNING && j->waits))
+        notify_pending(j, state == JOB_RUNNING, text[0] ? text : word);
     else if (state == JOB_DONE)
         job_ended(j, has_code ? (int32_t)(code & 255) : 0, "");
     else if (state == JOB_FAILED)

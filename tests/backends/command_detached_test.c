@@ -342,6 +342,7 @@ static void a_job_lives_by_what_the_status_says(void **state)
     hears("b pending PD; ");
     put("states", "a R\nb CD 0\n");
     hears("b exited 0; ");
+    hears("a pending it runs: ");
     assert_false(has_heard("a exited"));
     put("states", "a F 7\n");
     hears("a exited 7; ");
