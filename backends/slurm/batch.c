@@ -378,20 +378,20 @@ static struct submission *find_submission(struct fbr_slurm_batch *b, const char 
     return s;
 }
 
-static void tell_suspended(struct batch_job *j, bool suspended)
+/* A job that has not joined yet has no time to do so while it is suspended. */
+static void tell_suspended(struct batch_job *j, bool suspended, const char *text)
 {
-    char id[FBR_SLURM_ID + 16];
-
     if (j->suspended == suspended)
         return;
     j->suspended = suspended;
-    id_of(j, id);
-    fbr_info("slurm: job %s %s", id, suspended ? "is suspended" : "goes on");
+    fbr_info("slurm: %s", text);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_SUSPENDED, .code = suspended, .text = ""});
+    notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .runs = !suspended});
 }
 
 static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
 {
+    bool suspended = fbr_slurm_suspended(said->state);
     struct fbr_slurm_end how = {0};
     enum fbr_batch_event event;
 
@@ -403,10 +403,11 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
         break;
     case FBR_SLURM_RUNS:
         snprintf(how.text, sizeof(how.text),
-                 "Slurm job %s runs on %s: if that cannot reach this host, set bind", said->id,
-                 said->node);
+                 suspended ? "Slurm job %s is suspended on %s"
+                           : "Slurm job %s runs on %s: if that cannot reach this host, set bind",
+                 said->id, said->node);
         step(j, ON_RUNS, &how);
-        tell_suspended(j, fbr_slurm_suspended(said->state));
+        tell_suspended(j, suspended, how.text);
         break;
     case FBR_SLURM_ENDED:
         fbr_slurm_end(said, j->asked, j->of->job->memory, &how);

@@ -480,9 +480,14 @@ static void a_suspended_job_is_told_and_its_resumption(void **state)
     wait_for(&bed.jobs[0].started);
     put("state", "SUSPENDED");
     wait_for(&bed.jobs[0].suspended);
+    wait_for(&bed.jobs[0].waits); /* it need not join meanwhile */
     assert_false(bed.jobs[0].goes_on);
+    pthread_mutex_lock(&bed.lock);
+    bed.jobs[0].runs = false;
+    pthread_mutex_unlock(&bed.lock);
     put("state", "RUNNING");
     wait_for(&bed.jobs[0].goes_on);
+    wait_for(&bed.jobs[0].runs);
     assert_false(bed.jobs[0].ended);
 }
 
