@@ -113,7 +113,8 @@ struct fbr_job_event {
     const void *data;
     size_t len;
     uint64_t peak; /* highest resident bytes, 0 if unknown */
-    /* PENDING: the job runs now; text is the reason if it does not join */
+    /* PENDING: the job runs now; text is the reason if it does not join. A backend that reports a
+     * job as PENDING after its STARTED also sends this: the time that the job has to join begins */
     int runs;
     /* PENDING: the job has its place, but an image or a volume is still on its way */
     int placed;
@@ -272,8 +273,9 @@ struct fbr_backend_housekeeping {
     int (*sweep)(struct fbr_backend *b, int64_t before_ms, int dry, fbr_backend_swept *swept,
                  void *user, struct fbr_error *err);
     /* Reads the output of a listed job by its `id`; with `follow` also its later output, until the
-     * job ends. Returns at once; after an error the reader is not called. Close the backend only
-     * after the reader's done(). NULL: the engine keeps no output. */
+     * job ends. May take some seconds, and call the reader before it returns; after an error the
+     * reader is not called. Close the backend only after the reader's done(). NULL: the engine
+     * keeps no output. */
     int (*logs)(struct fbr_backend *b, const char *id, int follow,
                 const struct fbr_backend_reader *reader, struct fbr_error *err);
 };
