@@ -32,7 +32,7 @@ struct cli_ask {
         BACKEND_LIST,   /* found, user */
         BACKEND_REMOVE, /* id */
         BACKEND_SWEEP,  /* before_ms, dry, swept, user; nothing if the backend does not have it */
-        /* id, follow, reader. Does not wait for the reader's done(), which the loop's thread calls */
+        /* id, follow, reader, whose functions run on the loop's thread; not awaited */
         BACKEND_LOGS,
         BACKEND_ADDRESS, /* out */
         BACKEND_CHECK,   /* to; nothing if the backend does not have it */

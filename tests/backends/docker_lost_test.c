@@ -36,8 +36,8 @@ static struct {
     void *handle;
     bool slow; /* the engine does not answer when it makes a container */
     bool runs; /* it starts the container, when the test has sent its signals */
-    bool
-        restarts; /* its stream of events ends, and the container is lost; it answers one list too late */
+    /* its stream of events ends, it loses the container, and at first it cannot list any */
+    bool restarts;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     bool making, starting, started, signalled, killed, ended, removed, removed_again;
