@@ -623,16 +623,6 @@ static int read_allocation(struct fbr_slurm_steps *s, struct fbr_error *err)
     return 0;
 }
 
-static void free_steps(struct fbr_slurm_steps *s)
-{
-    if (s->processes)
-        local->close(s->processes);
-    fbr_tools_close(s->tools);
-    free(s->nodes);
-    fbr_args_fini(&s->names);
-    free(s);
-}
-
 int fbr_slurm_steps_open(struct fbr_slurm_steps **out, const struct fbr_backend_env *env,
                          const struct fbr_slurm_settings *settings, struct fbr_error *err)
 {
@@ -646,7 +636,7 @@ int fbr_slurm_steps_open(struct fbr_slurm_steps **out, const struct fbr_backend_
     s->settings = settings;
     if ((rc = read_allocation(s, err)) < 0 || (rc = local->open(&s->processes, &inner, err)) < 0 ||
         (rc = fbr_tools_open(&s->tools, env, err)) < 0) {
-        free_steps(s);
+        fbr_slurm_steps_close(s);
         return rc;
     }
     *out = s;
@@ -679,15 +669,18 @@ void fbr_slurm_steps_close(struct fbr_slurm_steps *s)
     if (!s)
         return;
     end_all(s);
-    DL_FOREACH_SAFE(s->steps, j, next) {
+    DL_FOREACH(s->steps, j) {
         j->user = NULL;
         drop_srun(j);
     }
-    local->close(s->processes);
-    s->processes = NULL;
+    if (s->processes)
+        local->close(s->processes);
+    fbr_tools_close(s->tools);
     DL_FOREACH_SAFE(s->steps, j, next) /* steps whose end was not reported */
         free_step(j);
-    free_steps(s);
+    free(s->nodes);
+    fbr_args_fini(&s->names);
+    free(s);
 }
 
 void fbr_slurm_steps_pause(struct fbr_slurm_steps *s, void *handle, int paused)
