@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,29 +31,22 @@ struct finding {
 
 /* ---- In the process that checks ---- */
 
-static void send_finding(int fd, enum fbr_finding state, const char *what, const char *text,
-                         const char *mend)
-{
-    struct finding f = {.state = state};
-
-    snprintf(f.what, sizeof(f.what), "%s", what);
-    snprintf(f.text, sizeof(f.text), "%s", text);
-    snprintf(f.mend, sizeof(f.mend), "%s", mend);
-    TEMP_FAILURE_RETRY(write(fd, &f, sizeof(f)));
-}
-
 struct looker {
     int fd;
     bool told; /* the backend itself was reported */
 };
 
-static void on_finding(void *user, enum fbr_finding state, const char *what, const char *text,
-                       const char *mend)
+static void send_finding(void *user, enum fbr_finding state, const char *what, const char *text,
+                         const char *mend)
 {
     struct looker *l = user;
+    struct finding f = {.state = state};
 
     l->told = l->told || !what[0];
-    send_finding(l->fd, state, what, text, mend);
+    snprintf(f.what, sizeof(f.what), "%s", what);
+    snprintf(f.text, sizeof(f.text), "%s", text);
+    snprintf(f.mend, sizeof(f.mend), "%s", mend);
+    TEMP_FAILURE_RETRY(write(l->fd, &f, sizeof(f)));
 }
 
 /* Finds the address that the backend's jobs connect to, as the runtime does. */
@@ -77,40 +69,40 @@ static void look(const struct fbr_backend_ops *p, int fd)
                                  "PREFIX/lib/fiber; to build them, install libcurl, jansson, "
                                  "libyaml and libarchive";
     const struct fbr_backend_advice *advice = p->about->advice;
-    struct fbr_error err = {0, ""};
     struct looker l = {fd, false};
+    const struct fbr_findings to = {send_finding, &l};
+    const struct cli_ask ask = {.op = BACKEND_CHECK, .to = &to};
+    struct fbr_error err = {0, ""};
     struct cli_backend b;
-    char address[FBR_HOST_ADDRESS_MAX], text[FBR_HOST_ADDRESS_MAX + 80];
+    char address[FBR_HOST_ADDRESS_MAX];
     int rc = cli_backend_open(&b, p->name, &err);
 
     if (rc < 0) {
         bool absent = rc == -ENOENT && !cli_backend_is_configured(p->name);
 
-        send_finding(fd, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "", err.text,
-                     strstr(err.text, "Fiber's module")    ? module
-                     : absent                              ? advice->absent
-                     : rc == -EKEYREJECTED && advice->keys ? advice->keys
-                     : rc == -EACCES && advice->may        ? advice->may
-                     : rc == -EINVAL && advice->setting    ? advice->setting
-                                                           : advice->bad);
+        fbr_report(&to, absent ? FBR_FINDING_ABSENT : FBR_FINDING_BAD, "",
+                   strstr(err.text, "Fiber's module")    ? module
+                   : absent                              ? advice->absent
+                   : rc == -EKEYREJECTED && advice->keys ? advice->keys
+                   : rc == -EACCES && advice->may        ? advice->may
+                   : rc == -EINVAL && advice->setting    ? advice->setting
+                                                         : advice->bad,
+                   "%s", err.text);
         return;
     }
-    cli_backend_ask(
-        &b,
-        &(struct cli_ask){.op = BACKEND_CHECK, .to = &(const struct fbr_findings){on_finding, &l}},
-        &err);
+    cli_backend_ask(&b, &ask, &err);
     if (l.told) { /* the backend is unusable, and a query for the address would take long */
         cli_backend_close(&b);
         return;
     }
     rc = b.ops->reach == FBR_REACH_HOST ? -ENOTSUP : way_back(&b, address, &err);
-    snprintf(text, sizeof(text), "can be used%s%s", rc == 0 ? "; its jobs reach this host at " : "",
-             rc == 0 ? address : "");
     if (rc == 0 || rc == -ENOTSUP)
-        send_finding(fd, FBR_FINDING_GOOD, "", text, "");
+        fbr_report(&to, FBR_FINDING_GOOD, "", "", "can be used%s%s",
+                   rc == 0 ? "; its jobs reach this host at " : "", rc == 0 ? address : "");
     else
-        send_finding(fd, FBR_FINDING_BAD, "", err.text,
-                     "export FIBER_BIND=ADDRESS, an address of this host that jobs can reach");
+        fbr_report(&to, FBR_FINDING_BAD, "",
+                   "export FIBER_BIND=ADDRESS, an address of this host that jobs can reach", "%s",
+                   err.text);
     cli_backend_close(&b);
 }
 
@@ -147,31 +139,33 @@ struct report {
     bool needed;
 };
 
-static void show(const struct report *r, const struct finding *f)
+static void show(void *user, enum fbr_finding finding, const char *what, const char *text,
+                 const char *mend)
 {
     static const enum doctor_state states[] = {[FBR_FINDING_GOOD] = DOCTOR_GOOD,
                                                [FBR_FINDING_BAD] = DOCTOR_BAD,
                                                [FBR_FINDING_ABSENT] = DOCTOR_ABSENT};
-    enum doctor_state state = states[f->state];
+    const struct report *r = user;
+    enum doctor_state state = states[finding];
     const char *backend = r->p->name;
     size_t len = strlen(backend);
-    bool named = !strncmp(f->what, backend, len) && f->what[len] == ' ';
+    bool named = !strncmp(what, backend, len) && what[len] == ' ';
     char name[80];
 
-    if (f->what[0])
-        snprintf(name, sizeof(name), "%s%s%s", named ? "" : backend, named ? "" : " ", f->what);
+    if (what[0])
+        snprintf(name, sizeof(name), "%s%s%s", named ? "" : backend, named ? "" : " ", what);
     else
         snprintf(name, sizeof(name), "backend %s", backend);
-    if (!f->what[0] && r->needed && state == DOCTOR_ABSENT)
+    if (!what[0] && r->needed && state == DOCTOR_ABSENT)
         state = DOCTOR_BAD;
     /* the tools are installed, but the backend may be unused here */
     if (!r->needed && state == DOCTOR_BAD)
         state = cli_backend_is_configured(backend) ? DOCTOR_BAD : DOCTOR_ABSENT;
-    doctor_report(r->d, name, state, f->mend, "%s", f->text);
+    doctor_report(r->d, name, state, mend, "%s", text);
 }
 
 /* Reports each finding, until the other end closes the pipe: 0, or -ETIMEDOUT. */
-static int receive(const struct report *r, int fd)
+static int receive(struct report *r, int fd)
 {
     uint64_t until = fbr_now_ms() + PATIENCE_MS;
     struct finding f;
@@ -185,27 +179,16 @@ static int receive(const struct report *r, int fd)
             return -ETIMEDOUT;
         n = read(fd, &f, sizeof(f));
         if (n == (ssize_t)sizeof(f))
-            show(r, &f);
+            show(r, f.state, f.what, f.text, f.mend);
     } while (n > 0 || (n < 0 && errno == EINTR));
     return 0;
 }
 
-__attribute__((format(printf, 2, 3))) static void report_broken(const struct report *r,
-                                                                const char *fmt, ...)
-{
-    struct finding f = {.state = FBR_FINDING_BAD};
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(f.text, sizeof(f.text), fmt, ap);
-    va_end(ap);
-    snprintf(f.mend, sizeof(f.mend), "%s", r->p->about->advice->bad);
-    show(r, &f);
-}
-
 static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed)
 {
-    const struct report r = {d, p, needed};
+    struct report r = {d, p, needed};
+    const struct fbr_findings to = {show, &r};
+    const char *mend = p->about->advice->bad;
     int status = 0, rc, fd;
     char name[80];
     pid_t pid = -1;
@@ -217,7 +200,7 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
     }
     fd = fork_looker(p, &pid);
     if (fd < 0) {
-        report_broken(&r, "cannot check: %s", fbr_strerror(fd));
+        fbr_report(&to, FBR_FINDING_BAD, "", mend, "cannot check: %s", fbr_strerror(fd));
         return;
     }
     rc = receive(&r, fd);
@@ -227,9 +210,10 @@ static void check(struct doctor *d, const struct fbr_backend_ops *p, bool needed
         ;
     close(fd);
     if (rc == -ETIMEDOUT)
-        report_broken(&r, "no answer within %d s", PATIENCE_MS / 1000);
+        fbr_report(&to, FBR_FINDING_BAD, "", mend, "no answer within %d s", PATIENCE_MS / 1000);
     else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-        report_broken(&r, "the check was ended by signal %d", WTERMSIG(status));
+        fbr_report(&to, FBR_FINDING_BAD, "", mend, "the check was ended by signal %d",
+                   WTERMSIG(status));
 }
 
 void doctor_backends(struct doctor *d, const char *only)
