@@ -40,9 +40,10 @@ touch run/fiber-999999999-abcdef/lock # nobody holds it: its run is dead
 doctor '^ok +list of runs ' 'as it is' "$fiber" doctor
 "$fiber" gc -n --backend local | grep -q '^would remove .*/run/fiber-999999999-abcdef:' ||
     { echo "doctor has removed what a dead run left: $(ls run)"; bad=1; }
-doctor "^ok +run directory +$work/run\$" 'as it is' "$fiber" doctor
-doctor "^ok +run directory +$work\$" 'with a run_dir' env FIBER_RUN_DIR="$work" "$fiber" doctor
-doctor '^bad +run directory .*/nowhere: No such' 'without its run_dir' env FIBER_RUN_DIR="$work/nowhere" "$fiber" doctor
+place=("$fiber" doctor --backend command) # quick: it asks no other program
+doctor "^ok +run directory +$work/run\$" 'as it is' "${place[@]}"
+doctor "^ok +run directory +$work\$" 'with a run_dir' env FIBER_RUN_DIR="$work" "${place[@]}"
+doctor '^bad +run directory .*/nowhere: No such' 'without its run_dir' env FIBER_RUN_DIR="$work/nowhere" "${place[@]}"
 doctor '^ok +processes +/.*/true was started$' 'as it is' "$fiber" doctor
 doctor '^(ok|bad) +shared memory ' 'as it is' "$fiber" doctor --backend local
 ! grep -qE 'backend (docker|kubernetes|slurm)' said || { echo "--backend local speaks of others"; bad=1; }
@@ -54,10 +55,10 @@ doctor '^bad +Open MPI +ompi_info does not answer' 'with one that hangs' env PAT
 printf '#!/bin/sh\nprintf "Open MPI v9\\033[2J\\n"\n' >bin/ompi_info
 doctor '^ok +Open MPI +Open MPI v9\?\[2J' 'with one that speaks to the terminal' env PATH="$work/bin" "$fiber" doctor
 echo 'grase = 3s' >.fiberconfig
-doctor '^bad +configuration .*grase' 'with a wrong configuration' "$fiber" doctor
+doctor '^bad +configuration .*grase' 'with a wrong configuration' "${place[@]}"
 rm .fiberconfig
 chmod 755 run/fiber
-doctor '^bad +list of runs ' 'with an open list of runs' "$fiber" doctor
+doctor '^bad +list of runs ' 'with an open list of runs' "${place[@]}"
 chmod 700 run/fiber
 
 gone 'without an engine' env DOCKER_HOST=unix://"$work/nowhere" "$fiber" doctor --backend docker
