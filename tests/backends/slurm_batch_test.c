@@ -97,6 +97,8 @@ static struct {
     bool alike;          /* the jobs share a submission */
     atomic_int refusals; /* so many threads are refused from now on */
     atomic_int no_words; /* for so many lists of states there is no memory */
+    int leap_ms;         /* the clock goes on so far before each list of states */
+    _Atomic uint64_t leapt_ms;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 } bed;
@@ -111,11 +113,21 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *a, void *(*fn
     return __real_pthread_create(thread, a, fn, p);
 }
 
+uint64_t __real_fbr_now_ms(void);
+uint64_t __wrap_fbr_now_ms(void);
+
+uint64_t __wrap_fbr_now_ms(void)
+{
+    return __real_fbr_now_ms() + atomic_load(&bed.leapt_ms);
+}
+
 int __real_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
 int __wrap_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err);
 
 int __wrap_fbr_args_split(struct fbr_args *w, const char *text, struct fbr_error *err)
 {
+    if (strstr(text, "--Format="))
+        atomic_fetch_add(&bed.leapt_ms, (uint64_t)bed.leap_ms);
     if (strstr(text, "--Format=") && atomic_load(&bed.no_words) > 0) {
         atomic_fetch_sub(&bed.no_words, 1);
         w->failed = true;
@@ -455,6 +467,7 @@ static void the_end_of_a_job_of_another_cluster_is_looked_up_there(void **state)
 {
     setenv("SLURM_CLUSTERS", "far", 1);
     put("answer", ": >\"$queue\"\necho \"$id;far\"\n");
+    bed.leap_ms = 4000;
     start(1);
     wait_for(&bed.jobs[0].ended);
     assert_int_equal(bed.jobs[0].code, 7);
