@@ -425,7 +425,7 @@ static void on_line(struct batch_job *j, const struct fbr_slurm_job *said)
 {
     if (!j)
         return;
-    j->seen = true;
+    j->awaited = false;
     on_state(j, said);
 }
 
@@ -437,7 +437,7 @@ static void read_rest(struct fbr_slurm_batch *b)
     struct batch_job *j;
 
     DL_FOREACH(b->jobs, j)
-        if (!j->seen && j->of->rest.id[0])
+        if (j->awaited && j->of->rest.id[0])
             on_line(j, &j->of->rest);
     DL_FOREACH(b->all, s)
         s->rest.id[0] = '\0';
@@ -503,8 +503,7 @@ static int add_ids(struct fbr_slurm_batch *b, struct fbr_args *w, const char *op
 
     fbr_putf(&ids, "%s", option);
     DL_FOREACH(b->all, s) {
-        s->listed = s->stage == SUBMITTED && has(s);
-        if (!s->listed)
+        if (s->stage != SUBMITTED || !has(s))
             continue;
         fbr_putf(&ids, "%s%s", rc > 0 ? "," : "", s->id);
         rc++;
@@ -539,7 +538,7 @@ static void count_missing(struct fbr_slurm_batch *b)
     bool any = false;
 
     DL_FOREACH(b->jobs, j) {
-        if (j->seen || !j->of->listed)
+        if (!j->awaited)
             continue;
         if (j->missing++ == 0)
             j->missed_ms = fbr_now_ms();
@@ -581,7 +580,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
                  r->code == -SIGKILL ? "squeue gave no answer in time" : line);
         fbr_info("slurm: squeue ended with code %d: %s", r->code, line);
         DL_FOREACH(b->jobs, j)
-            if (j->of->listed)
+            if (j->awaited)
                 fbr_slurm_notify_pending(j, text);
     }
     read_output(b);
@@ -606,7 +605,7 @@ static void on_tick(void *arg)
     n = add_ids(b, &w, "--jobs=", has_living);
     if (n > 0 && !w.failed) {
         DL_FOREACH(b->jobs, j)
-            j->seen = false;
+            j->awaited = j->of->stage == SUBMITTED;
         b->looked_ms = fbr_now_ms();
         b->looking = fbr_slurm_run(b->tools, &w, LOOK_MS, on_states, b) == 0;
     }

@@ -20,7 +20,7 @@ struct batch_job {
     struct submission *of;
     unsigned index;
     enum fbr_batch_state state; /* only batch.c changes it */
-    bool seen;                  /* fact: the current list has it */
+    bool awaited;               /* fact: the list that was asked for has not shown it yet */
     bool reading;               /* fact: the reads that run include its files */
     bool again;                 /* fact: output may have been written while we read */
     bool suspended;             /* fact: Slurm has stopped it, and the runtime knows */
@@ -42,8 +42,7 @@ struct submission {
     struct batch_job **jobs; /* by index; NULL: reported and released */
     struct fbr_timer timer;
     char id[FBR_SLURM_ID], name[160];
-    /* listed: it was in the squeue that runs; accepted: sbatch succeeded, but printed no id */
-    bool listed, accepted;
+    bool accepted; /* sbatch succeeded, but printed no id */
     /* what the list says of the array without an index; id "": nothing */
     struct fbr_slurm_job rest;
     struct fbr_job *job; /* the needs of the jobs */
