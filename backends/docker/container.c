@@ -65,7 +65,7 @@ static void finish(struct fbr_docker_job *j, int32_t code, const char *why)
 
 /* ---- Requests ---- */
 
-static void on_sent(void *user, const struct fbr_http_answer *a)
+void fbr_docker_on_sent(void *user, const struct fbr_http_answer *a)
 {
     char say[200];
 
@@ -81,7 +81,7 @@ static void remove_container(struct fbr_docker_job *j)
     fbr_docker_send(e, fbr_docker_path(e, "/containers/%s?force=1&v=1", j->name),
                     (struct fbr_http_request){.method = "DELETE",
                                               .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                              .done = on_sent});
+                                              .done = fbr_docker_on_sent});
 }
 
 /* ---- It never ran ---- */
@@ -328,7 +328,7 @@ static void send_signal(struct fbr_docker_job *j, int sig)
                     (struct fbr_http_request){.method = "POST",
                                               .urgent = true,
                                               .patience_ms = FBR_DOCKER_PATIENCE_MS,
-                                              .done = on_sent});
+                                              .done = fbr_docker_on_sent});
 }
 
 void fbr_docker_job_signal(struct fbr_docker_job *j, int sig)

@@ -229,12 +229,7 @@ static void docker_release(struct fbr_backend *b, void *handle)
 
 /* ---- The end ---- */
 
-/* The next list shows whether the container is gone. */
-static void on_removed(void *user, const struct fbr_http_answer *a)
-{
-}
-
-/* Removes the containers of a list, all at once. */
+/* Removes the containers of a list, all at once. The next list shows which of them are gone. */
 static void remove_listed(struct fbr_backend *b, const struct json_t *list)
 {
     size_t n = 0, count = fbr_json_count(list);
@@ -250,8 +245,8 @@ static void remove_listed(struct fbr_backend *b, const struct json_t *list)
         if (j)
             j->call = NULL; /* it is made, whether the answer has come or not */
         if (path)
-            r[n++] =
-                (struct fbr_http_request){.method = "DELETE", .path = path, .done = on_removed};
+            r[n++] = (struct fbr_http_request){
+                .method = "DELETE", .path = path, .done = fbr_docker_on_sent};
     }
     if (n)
         fbr_http_now(b->engine.http, r, n, CLOSE_MS);

@@ -79,6 +79,8 @@ void fbr_docker_job_gone(struct fbr_docker_job *j);
 void fbr_docker_job_runs(struct fbr_docker_job *j);
 void fbr_docker_job_wipe(struct fbr_docker_job *j);
 void fbr_docker_job_on_time(void *job);
+/* For requests after whose answer nothing happens. */
+void fbr_docker_on_sent(void *user, const struct fbr_http_answer *a);
 fbr_docker_image_news fbr_docker_on_image;
 /* The archive with our program is ready, or cannot be made (`why`, else NULL). */
 void fbr_docker_on_bundle(struct fbr_backend *b, const char *why);

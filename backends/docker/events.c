@@ -166,14 +166,6 @@ static void on_list(void *user, const struct fbr_http_answer *a)
 
 /* ---- What others left ---- */
 
-static void on_swept(void *user, const struct fbr_http_answer *a)
-{
-    char say[200];
-
-    fbr_debug("docker: removing what a dead master left: %s",
-              a->status == 204 ? "done" : fbr_http_describe(a, say, sizeof(say)));
-}
-
 /* Removes the containers of dead masters. A master that was killed while it created containers
  * leaves those that were not started yet. */
 static void on_leftovers(void *user, const struct fbr_http_answer *a)
@@ -186,10 +178,11 @@ static void on_leftovers(void *user, const struct fbr_http_answer *a)
 
         if (fbr_master_id_state(fbr_json_text(c, "Labels", "fiber.master", NULL)) ==
             FBR_MASTER_ID_DEAD)
-            fbr_docker_send(&b->engine,
-                            fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1",
-                                            fbr_json_text(c, "Id", NULL)),
-                            (struct fbr_http_request){.method = "DELETE", .done = on_swept});
+            fbr_docker_send(
+                &b->engine,
+                fbr_docker_path(&b->engine, "/containers/%s?force=1&v=1",
+                                fbr_json_text(c, "Id", NULL)),
+                (struct fbr_http_request){.method = "DELETE", .done = fbr_docker_on_sent});
     }
     fbr_json_free(list);
 }
