@@ -72,7 +72,7 @@ struct job {
     bool ended;
     unsigned ends;
     int32_t code;
-    char name[8];
+    char name[16];
 };
 
 struct world {
