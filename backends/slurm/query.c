@@ -41,10 +41,11 @@ int fbr_slurm_run(struct fbr_tools *tools, const struct fbr_args *w, unsigned ms
 
 int fbr_slurm_ask(const struct fbr_args *w, unsigned ms, struct fbr_buf *out, struct fbr_error *err)
 {
-    static const char *const times[] = {"SLURM_TIME_FORMAT=%s", NULL}; /* since the epoch */
+    /* times since the epoch; all numbers of an array, without which nothing can cancel them */
+    static const char *const more[] = {"SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", NULL};
     bool submits = !strcmp(w->at[0], "sbatch");
     char **env = submits ? fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_SBATCH, NULL)
-                         : fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, times);
+                         : fbr_slurm_env(fbr_environ(), FBR_SLURM_FOR_TOOLS, more);
     char line[256] = "";
     struct fbr_buf said = {0};
     int32_t code = 0;

@@ -201,8 +201,8 @@ static const char *const of_srun[] = {
 static const char *const of_sbatch[] = {"SLURM_",      "SLURMD_",           "SBATCH_WAIT=",
                                         "SBATCH_WRAP", "SBATCH_ARRAY_INX=", "SBATCH_TEST_ONLY=",
                                         "SRUN_",       "FIBER_TICKET=",     NULL};
-static const char *const of_tools[] = {"SQUEUE_", "SCANCEL_",           "SACCT_",
-                                       "SINFO_",  "SLURM_TIME_FORMAT=", NULL};
+static const char *const of_tools[] = {
+    "SQUEUE_", "SCANCEL_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT=", "SLURM_BITSTR_LEN=", NULL};
 /* Variables by which the commands find Slurm. */
 static const char *const always[] = {"SLURM_CONF", "SLURM_JWT=", "SLURM_CLUSTERS=", NULL};
 

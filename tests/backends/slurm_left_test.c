@@ -219,6 +219,22 @@ static void jobs_of_the_user_are_not_ours(void **state)
     }
 }
 
+/* As Slurm does: 64 characters of the numbers, unless it is asked for all. */
+static const char squeue_of_an_array[] =
+    "#!/bin/sh\n"
+    "case $* in *--steps*) exit ;; esac\n"
+    "[ \"$SLURM_BITSTR_LEN\" = 0 ] && numbers=0,2,4 || numbers=0,...\n"
+    "echo \"17_[$numbers]|PENDING|1|fiber-" RUN "-w.x.1|fiber.job=j\"\n";
+
+static void the_numbers_of_an_array_are_told_in_full(void **state)
+{
+    assert_int_equal(unlink(path_in(bed.dir, "bin/squeue")), 0);
+    file_make(path_in(bed.dir, "bin/squeue"), squeue_of_an_array, sizeof(squeue_of_an_array) - 1,
+              0700);
+    assert_int_equal(list(), 0);
+    assert_string_equal(bed.heard, "17_[0,2,4] run=" RUN " name=w master= since=1000 -\n");
+}
+
 static void a_queue_that_does_not_answer_is_told(void **state)
 {
     put("squeue", "17|RUNNING|1|fiber-" RUN "-w.1.2|fiber.job=j\n");
@@ -480,6 +496,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         left_test(jobs_are_told_by_what_their_names_say),
         left_test(jobs_of_the_user_are_not_ours),
+        left_test(the_numbers_of_an_array_are_told_in_full),
         left_test(a_queue_that_does_not_answer_is_told),
         left_test(a_job_is_removed_by_its_number),
         left_test(only_a_sweep_removes_the_folders_of_the_dead),
