@@ -872,7 +872,7 @@ int fbr_slurm_batch_signal(void *handle, int sig)
 
     if (sig != SIGTERM && sig != SIGKILL)
         return -ENOTSUP;
-    if (fbr_batch_takes(j->state, ON_KILL))
+    if (fbr_batch_takes(j->state, ON_KILL) && j->want != SIGKILL)
         j->want = sig;
     step(j, ON_KILL, NULL);
     return 0;

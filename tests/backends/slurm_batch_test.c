@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/loop.h"
 #include "runtime/program/args.h"
@@ -201,6 +202,13 @@ static int do_start_all(void *arg)
 static int do_kill(void *arg)
 {
     return bed.ops->signal(bed.backend, bed.jobs[0].handle, SIGKILL);
+}
+
+static int do_kill_and_end(void *arg)
+{
+    int rc = do_kill(arg);
+
+    return rc < 0 ? rc : bed.ops->signal(bed.backend, bed.jobs[0].handle, SIGTERM);
 }
 
 static int do_close(void *arg)
@@ -570,6 +578,25 @@ static void signals_in_a_row_put_no_look_off(void **state)
     assert_true(seen);
 }
 
+static void a_kill_is_not_replaced_by_a_polite_end(void **state)
+{
+    char text[200], byte;
+    struct gate called;
+
+    gate_open(&called);
+    setenv("CALLED", called.path, 1);
+    put("answer", "echo $id\n");
+    put("bin/scancel", "#!/bin/sh\necho \"$*\" >\"$BED/told\"\nprintf x >\"$CALLED\"\n");
+    start(1);
+    wait_for(&bed.jobs[0].runs);
+    assert_int_equal(fbr_loop_call(bed.loop, do_kill_and_end, NULL), 0);
+    assert_int_equal(gate_wait(&called, &byte, 1), 0);
+    fbr_fds_read_file(path_in(bed.dir, "told"), text, sizeof(text));
+    assert_non_null(strstr(text, "--signal=KILL"));
+    put("bin/scancel", "#!/bin/sh\n");
+    gate_close(&called);
+}
+
 static void a_scancel_that_cannot_be_started_is_tried_again(void **state)
 {
     struct gate called;
@@ -611,6 +638,7 @@ int main(void)
         batch_test(output_is_read_when_threads_are_there_again),
         batch_test(states_are_asked_for_when_memory_is_there_again),
         batch_test(signals_in_a_row_put_no_look_off),
+        batch_test(a_kill_is_not_replaced_by_a_polite_end),
         batch_test(a_scancel_that_cannot_be_started_is_tried_again),
     };
 
