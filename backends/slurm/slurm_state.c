@@ -245,6 +245,7 @@ static const struct reason {
     const char *text;
 } reasons[] = {
     {"None", false, "Slurm has not looked at it yet"},
+    {"CONFIGURING", false, "its nodes are being made ready"},
     {"Priority", false, "jobs of higher priority are before it"},
     {"Resources", false, "waits for free nodes"},
     {"Dependency", false, "waits for another job"},
@@ -277,7 +278,8 @@ static const struct reason {
 
 bool fbr_slurm_waits(const struct fbr_slurm_job *job, char *text, size_t size)
 {
-    const char *word = job->reason;
+    /* a job that has its nodes has no reason to wait */
+    const char *word = is(job->state, "CONFIGURING") ? job->state : job->reason;
     size_t n = strcspn(word, ", (");
 
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {

@@ -132,6 +132,8 @@ static void reasons_say_whether_it_will_ever_start(void **state)
         {"1|PENDING|0||BadConstraints|", true, "configuration"},
         {"1|PENDING|0||QOSMaxCpuPerJobLimit|", true, "QOSMaxCpuPerJobLimit"},
         {"1|PENDING|0||QOSMaxJobsPerUserLimit|", false, "QOSMaxJobsPerUserLimit"},
+        {"1|PENDING|0||None|", false, "Slurm has not looked at it yet"},
+        {"1|CONFIGURING|0|n1|None|", false, "its nodes are being made ready (CONFIGURING)"},
         {"1|CONFIGURING|0|||", false, "CONFIGURING"},
     };
 
