@@ -395,6 +395,7 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     struct fbr_slurm_end how = {0};
     enum fbr_batch_event event;
 
+    j->awaited = false;
     j->missing = 0;
     switch (fbr_slurm_phase(said->state)) {
     case FBR_SLURM_WAITS:
@@ -421,14 +422,6 @@ static void on_state(struct batch_job *j, const struct fbr_slurm_job *said)
     }
 }
 
-static void on_line(struct batch_job *j, const struct fbr_slurm_job *said)
-{
-    if (!j)
-        return;
-    j->awaited = false;
-    on_state(j, said);
-}
-
 /* A line "12" is about the jobs of array 12 that have no line "12_3": those that were cancelled
  * before they had begun. */
 static void read_rest(struct fbr_slurm_batch *b)
@@ -438,7 +431,7 @@ static void read_rest(struct fbr_slurm_batch *b)
 
     DL_FOREACH(b->jobs, j)
         if (j->awaited && j->of->rest.id[0])
-            on_line(j, &j->of->rest);
+            on_state(j, &j->of->rest);
     DL_FOREACH(b->all, s)
         s->rest.id[0] = '\0';
 }
@@ -464,8 +457,8 @@ static size_t read_lines(struct fbr_slurm_batch *b, char *text,
         s = find_submission(b, said.id);
         if (s && s->n > 1 && !element)
             s->rest = said;
-        else if (s && index < s->n)
-            on_line(s->jobs[index], &said);
+        else if (s && index < s->n && s->jobs[index])
+            on_state(s->jobs[index], &said);
     }
     read_rest(b);
     return n;

@@ -106,11 +106,6 @@ struct check {
 /* Reports why the backend cannot be used. */
 #define bad(c, ...) fbr_report((c)->to, FBR_FINDING_BAD, "", __VA_ARGS__)
 
-static int ask_line(const char *command, struct fbr_buf *out, struct fbr_error *err)
-{
-    return fbr_slurm_ask_about(command, "", NULL, PATIENCE_MS, out, err);
-}
-
 /* Keeps only the first line. */
 static char *first_line(char *text)
 {
@@ -135,7 +130,7 @@ static bool check_tools(const struct check *c)
     if (conf() && access(conf(), R_OK) < 0) {
         bad(c, "export SLURM_CONF=FILE, the slurm.conf of the cluster", "SLURM_CONF=%s: %s", conf(),
             fbr_strerror(errno));
-    } else if (ask_line("sinfo --version", &out, &err) < 0) {
+    } else if (fbr_slurm_ask_about("sinfo --version", "", NULL, PATIENCE_MS, &out, &err) < 0) {
         bad(c, "install slurm-client, and give this host the cluster's slurm.conf", "%s", err.text);
     } else {
         fbr_report(c->to, FBR_FINDING_GOOD, "slurm commands", "", "%s",
@@ -186,7 +181,7 @@ static bool check_controller(const struct check *c)
     bool good;
     int rc, munge = 0;
 
-    rc = ask_line("scontrol ping", &out, &err);
+    rc = fbr_slurm_ask_about("scontrol ping", "", NULL, PATIENCE_MS, &out, &err);
     said = out.data ? (char *)out.data : none;
     good = rc == 0 || strstr(said, " is UP"); /* one controller of several is enough */
     first_line(said);
