@@ -369,21 +369,29 @@ static void run_drain(struct fbr_docker_job *j)
     drain(j);
 }
 
-/* Receives the answer; a job has one request in flight at a time. */
+/* Receives the answer; a job has one request in flight at a time. If a container of our name exists
+ * already, it is ours, and an answer was lost, or it is not ours. */
 static void on_answer(void *user, const struct fbr_http_answer *a)
 {
     struct fbr_docker_job *j = user;
     enum fbr_container_event event = fbr_container_answer(j->state, a->status);
-    struct json_t *o = event == ON_CREATED ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    bool exists = event == ON_CREATED || event == ON_OURS;
+    struct json_t *o = exists ? fbr_json_parse(a->body, a->len, NULL) : NULL;
+    const char *run = fbr_json_text(o, "Config", "Labels", "fiber.run", NULL);
     char say[400];
 
     j->call = NULL;
-    if (event == ON_CREATED && !o)
-        event = ON_REFUSED;
+    fbr_http_describe(a, say, sizeof(say));
     if (o)
         snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
+    else if (exists)
+        event = ON_REFUSED;
+    if (event == ON_OURS && strcmp(run, j->b->run) != 0) {
+        event = ON_THEIRS;
+        snprintf(say, sizeof(say), "the name %.100s is taken by another container, %.64s", j->name,
+                 j->id);
+    }
     fbr_json_free(o);
-    fbr_http_describe(a, say, sizeof(say));
     if (event == ON_VANISHED && strncmp(say, "network ", 8) == 0)
         event = ON_REFUSED; /* the container is there, and what it names is not */
     if (event == ON_VANISHED && j->state == STARTING)
@@ -399,7 +407,7 @@ static void ask(struct fbr_docker_job *j, const char *format, const char *text,
 {
     r.urgent = j->state != CREATING && j->state != RECREATING; /* started work goes first */
     r.patience_ms = FBR_DOCKER_PATIENCE_MS;
-    r.done = r.done ? r.done : on_answer;
+    r.done = on_answer;
     r.user = j;
     j->call = fbr_docker_send(&j->b->engine, fbr_docker_path(&j->b->engine, format, text), r);
     if (!j->call)
@@ -528,31 +536,9 @@ static void notify_placed(struct fbr_docker_job *j, const char *text)
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING, .text = text, .placed = 1});
 }
 
-/* A container of this name exists: it is ours, and the answer was lost, or it is not ours. */
-static void on_looked_up(void *user, const struct fbr_http_answer *a)
-{
-    struct fbr_docker_job *j = user;
-    struct json_t *o = a->status == 200 ? fbr_json_parse(a->body, a->len, NULL) : NULL;
-    enum fbr_container_event event = o ? fbr_container_answer(j->state, a->status) : ON_REFUSED;
-    char say[400];
-
-    j->call = NULL;
-    fbr_http_describe(a, say, sizeof(say));
-    if (o && strcmp(fbr_json_text(o, "Config", "Labels", "fiber.run", NULL), j->b->run) != 0) {
-        event = ON_THEIRS;
-        snprintf(say, sizeof(say), "the name %.100s is taken by another container, %.64s", j->name,
-                 fbr_json_text(o, "Id", NULL));
-    } else if (o) {
-        snprintf(j->id, sizeof(j->id), "%.64s", fbr_json_text(o, "Id", NULL));
-    }
-    fbr_json_free(o);
-    step(j, event, say);
-}
-
 static void look_up(struct fbr_docker_job *j)
 {
-    ask(j, "/containers/%s/json", j->name,
-        (struct fbr_http_request){.method = "GET", .done = on_looked_up});
+    ask(j, "/containers/%s/json", j->name, (struct fbr_http_request){.method = "GET"});
 }
 
 void fbr_docker_on_image(void *backend, int fetch, const char *text, bool done, bool good)

@@ -23,6 +23,7 @@
 #include "tests/support/sync.h"
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define RUN "0123456789abcdef"
 
 extern const struct fbr_backend_ops fbr_docker_ops;
 
@@ -38,11 +39,13 @@ static struct {
     bool runs; /* it starts the container, when the test has sent its signals */
     /* its stream of events ends, it loses the container, and at first it cannot list any */
     bool restarts;
+    const char *owner;    /* the run whose container has the name already; NULL: none has it */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     bool making, starting, started, signalled, killed, ended, removed, removed_again;
     char signals[40]; /* that the engine sends to the container */
     int32_t code;
+    char text[200];
     char name[128]; /* of the container */
     int lists, looks, events;
 } t;
@@ -99,8 +102,20 @@ static bool look(struct http_peer *p)
                                         : http_say(p, 200, "", "[]");
 }
 
+/* The container that has the name. */
+static bool show(struct http_peer *p)
+{
+    char text[200];
+
+    snprintf(text, sizeof(text),
+             "{\"Id\": \"" ID "\", \"Config\": {\"Labels\": {\"fiber.run\": \"%s\"}}}", t.owner);
+    return http_say(p, 200, "", text);
+}
+
 static bool make(struct http_peer *p, const struct http_asked *q)
 {
+    if (t.owner)
+        return http_say(p, 409, "", "{\"message\": \"is already in use\"}");
     snprintf(t.name, sizeof(t.name), "%.127s", strstr(q->path, "name=") + 5);
     if (!t.slow)
         return http_say(p, 201, "", "{\"Id\": \"" ID "\"}");
@@ -156,6 +171,8 @@ static bool answer(struct http_peer *p, const struct http_asked *q, void *user)
         return strstr(q->path, "fiber.master") ? list(p)
                : strstr(q->path, "fiber.run")  ? look(p)
                                                : http_say(p, 200, "", "[]");
+    if (t.owner && strstr(q->path, "/json"))
+        return show(p);
     if (strcmp(q->method, "DELETE") == 0) {
         bool again = t.removed;
 
@@ -173,6 +190,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
     if (e->type != FBR_JOB_EXITED)
         return;
     t.code = e->code;
+    snprintf(t.text, sizeof(t.text), "%s", e->text);
     note(&t.ended);
 }
 
@@ -180,7 +198,7 @@ static int open_and_start(void *arg)
 {
     static char *argv[] = {(char *)"true", NULL};
     const struct fbr_job job = {.name = "job",
-                                .run_uid = "0123456789abcdef",
+                                .run_uid = RUN,
                                 .image = "image",
                                 .file = "/bin/true",
                                 .argv = argv,
@@ -254,6 +272,27 @@ static void a_container_that_is_being_made_at_the_close_is_removed(void **state)
     assert_true(t.removed_again);
 }
 
+static void only_a_container_of_our_run_is_taken_for_ours(void **state)
+{
+    t.owner = "another run";
+    assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
+    wait_for(&t.ended);
+    assert_int_equal(t.code, 125);
+    assert_non_null(strstr(t.text, "is taken by another container, " ID));
+    fbr_loop_call(t.loop, close_it, NULL);
+    assert_false(t.removed);
+}
+
+static void a_container_whose_answer_was_lost_is_ours(void **state)
+{
+    t.owner = RUN;
+    assert_int_equal(fbr_loop_call(t.loop, open_and_start, NULL), 0);
+    wait_for(&t.ended);
+    assert_int_equal(t.code, FBR_EXIT_UNKNOWN); /* it was filled, and started */
+    fbr_loop_call(t.loop, close_it, NULL);
+    assert_true(t.removed);
+}
+
 static void signals_are_kept_until_it_runs(void **state)
 {
     t.runs = true;
@@ -283,6 +322,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_container_that_is_being_made_at_the_close_is_removed,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_list_that_fails_is_asked_for_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_a_container_of_our_run_is_taken_for_ours, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_container_whose_answer_was_lost_is_ours, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(signals_are_kept_until_it_runs, set_up, tear_down),
     };
 
