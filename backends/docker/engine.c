@@ -211,28 +211,20 @@ static int take_context(struct fbr_docker_engine *e, char host[300], struct fbr_
     return rc;
 }
 
-/* Returns 0, or a negative errno. A socket that is busy (-EAGAIN) has an engine. */
-static int try_socket(const char *path)
+static int check_socket(const char *path, struct fbr_error *err)
 {
     int fd = fbr_unix_connect(path);
 
     fbr_fds_close(fd);
-    return fd >= 0 || fd == -EAGAIN ? 0 : fd;
-}
-
-static int check_socket(const char *path, struct fbr_error *err)
-{
-    int rc = try_socket(path);
-
-    if (rc == -EACCES)
+    if (fd >= 0 || fd == -EAGAIN) /* a socket that is busy has an engine */
+        return 0;
+    if (fd == -EACCES)
         return fbr_fail(err, -EACCES,
                         "you may not use %s: ask to be added to its group (usually docker)", path);
-    if (rc < 0)
-        return fbr_fail(err, rc,
-                        "there is no Docker engine at %s (%s): start it, or set docker_host or "
-                        "DOCKER_HOST to its address",
-                        path, fbr_strerror(rc));
-    return 0;
+    return fbr_fail(err, fd,
+                    "there is no Docker engine at %s (%s): start it, or set docker_host or "
+                    "DOCKER_HOST to its address",
+                    path, fbr_strerror(fd));
 }
 
 /* Reads ca.pem, cert.pem and key.pem, the files of the docker command. */
