@@ -23,22 +23,26 @@
 
 /* ---- Making and sweeping ---- */
 
-/* The subfolders belong to jobs that started jobs. */
+/* The subfolders belong to jobs that started jobs. The file "master" is removed last: by it the
+ * folder is found again if something stays in it. */
 int fbr_slurm_dir_remove(const char *path, struct fbr_error *err)
 {
     DIR *dir = opendir(path);
     struct dirent *e;
+    bool stays = false;
 
     while (dir && (e = readdir(dir))) {
         char inner[PATH_MAX];
 
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-            unlinkat(dirfd(dir), e->d_name, 0) == 0 ||
-            strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0)
+            strcmp(e->d_name, "master") == 0 || unlinkat(dirfd(dir), e->d_name, 0) == 0)
             continue;
-        if (snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) < (int)sizeof(inner))
-            fbr_slurm_dir_remove(inner, NULL);
+        stays |= strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 ||
+                 snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name) >= (int)sizeof(inner) ||
+                 fbr_slurm_dir_remove(inner, NULL) < 0;
     }
+    if (dir && !stays)
+        unlinkat(dirfd(dir), "master", 0);
     if (dir)
         closedir(dir);
     if (rmdir(path) == 0 || errno == ENOENT)
