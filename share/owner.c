@@ -420,15 +420,14 @@ void fbr_owner_second_holder(struct fbr_owner *h)
     notify_peer(&h->lanes[!h->near], h->direct_peer, FBR_CH_DIRECT_END, NULL, 0, NULL, 0);
 }
 
-/* Takes back a message that this peer got by the stream and has not read. */
+/* Takes back a message that this peer got by the stream and has not read. This process sent it, so
+ * hold_max does not refuse it. */
 static void take_unread(struct lane *l, uint64_t peer, struct fbr_cur *c)
 {
     uint64_t call = FBR_QUEUE_EARLIER | ++l->host->next_call;
     size_t len = fbr_cur_left(c);
-    void *copy = NULL;
+    void *copy = peer == l->host->direct_peer ? malloc(len ? len : 1) : NULL;
 
-    if (peer == l->host->direct_peer && !fbr_held_full(l->host->held, len))
-        copy = malloc(len ? len : 1);
     if (!copy)
         return;
     memcpy(copy, c->at, len);
@@ -817,7 +816,7 @@ int fbr_owner_open(struct fbr_owner **out, enum fbr_kind kind,
     h->refs = lanes + 1;
     h->ends[0].here = h->ends[1].here = 1;
     h->longest = fbr_config_size(rt->config, "max_message") - FBR_CH_ROOM;
-    config.held = h->held = &rt->held;
+    config.held = &rt->held;
     while (rc == 0 && h->n_lanes < lanes)
         rc = open_lane(h, &config);
     rc = rc < 0 ? fbr_keep(rc, "channel: out of memory")

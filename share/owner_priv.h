@@ -59,7 +59,6 @@ struct fbr_owner {
     int refs; /* atomic */
     enum fbr_kind kind;
     size_t longest;        /* bytes of a message, at most */
-    struct fbr_held *held; /* the account of bytes that this process keeps for others */
     int n_lanes;
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];

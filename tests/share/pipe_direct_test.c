@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "pipe_util.h"
+#include "runtime/proc/context.h"
 
 #define ROUNDS 50 /* after which there is a stream, or was one */
 
@@ -266,7 +267,8 @@ static int talk_and_pass_on(const void *arg, size_t len)
     return 0;
 }
 
-static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
+/* `held`: bytes that the owner keeps for others meanwhile. */
+static void pass_on_unread(uint64_t held)
 {
     struct order o = {.count = 500};
     struct fiber_queue *go = open_queue(0, &o.report);
@@ -278,6 +280,7 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
     talk_rounds(ends[0], ROUNDS);
     for (uint64_t i = 0; i < o.count / 2; i++)
         must(send_number(ends[0], i));
+    must(fbr_held_reserve(&fbr_rt()->held, held));
     must(put_number(go, 1));
     for (uint64_t i = o.count / 2; i < o.count; i++) /* while the other one comes */
         must(send_number(ends[0], i));
@@ -285,6 +288,18 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
     expect_end(ends[0]);
     fiber_pipe_close(ends[0]);
     fiber_queue_close(go);
+    fbr_held_release(&fbr_rt()->held, held);
+}
+
+static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
+{
+    pass_on_unread(0);
+}
+
+/* They are the program's own messages, which hold_max does not count. */
+static void test_what_one_holder_has_not_read_is_not_lost_at_hold_max(void **state)
+{
+    pass_on_unread(fbr_held_limit(&fbr_rt()->held));
 }
 
 /* The owner keeps the end that it gave away. */
@@ -632,6 +647,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_fork_child_with_a_copy_of_the_stream_keeps_nothing_open),
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
+        cmocka_unit_test(test_what_one_holder_has_not_read_is_not_lost_at_hold_max),
         cmocka_unit_test(test_the_next_holder_does_not_wait_for_a_dead_one),
         cmocka_unit_test(test_a_full_stream_is_for_the_next_holder_and_comes_first),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
