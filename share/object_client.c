@@ -63,7 +63,8 @@ struct fbr_object_client {
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
     struct fbr_proxy *later;
-    bool awake; /* the thread will look at `later` soon */
+    uint64_t later_ns; /* when the first entry of `later` came */
+    bool awake;        /* the thread will look at `later` soon */
     /* For the thread that exits, at the end of the process: data that was written waits no longer
      * than this, unless the owner takes something. */
     uint64_t exit_by_ms;
@@ -187,11 +188,13 @@ static void die(struct fbr_object_client *r)
 
 /* ---- The thread that receives ---- */
 
+/* Also looks at `later`, when it sleeps or the first entry is old: while records come all the time,
+ * it does not sleep. */
 static void set_awake(struct fbr_object_client *r, bool awake)
 {
     pthread_mutex_lock(&r->share->lock);
     r->awake = awake;
-    while (!awake && r->later) {
+    while (r->later && (!awake || fbr_now_ns() - r->later_ns > LATER_NS)) {
         struct fbr_proxy *p = r->later;
 
         drop_later(p);
@@ -219,8 +222,8 @@ static int take_in(struct fbr_object_client *r)
 {
     int rc = 0, got;
 
-    set_awake(r, true);
     do {
+        set_awake(r, true);
         r->hurry = false;
         got = fbr_data_client_recv(r->up, on_record, r);
         if (got > 0 && r->hurry)
@@ -641,6 +644,8 @@ bool fbr_proxy_later(struct fbr_proxy *p)
     later = r->awake && !p->gone;
     if (later && !p->later) {
         p->later = true;
+        if (!r->later)
+            r->later_ns = fbr_now_ns();
         DL_APPEND2(r->later, p, later_prev, later_next);
     }
     pthread_mutex_unlock(&r->share->lock);

@@ -55,6 +55,66 @@ static void test_a_thousand_queues(void **state)
     free(a);
 }
 
+static void *read_all(void *queue)
+{
+    struct fiber_bytes b;
+
+    while (fiber_queue_get(queue, &b, -1) == 0)
+        fiber_bytes_free(&b);
+    return NULL;
+}
+
+/* Reads one queue while a thread reads another one of the same owner. */
+static int read_both(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *q = connect_queue(&o->queue);
+    pthread_t thread;
+    int rc;
+
+    CHECK(pthread_create(&thread, NULL, read_all, connect_queue(&o->report)) == 0);
+    pthread_detach(thread);
+    for (uint64_t i = 0; i < o->count; i++)
+        CHECK(get_number(q, LONG_MS, &rc) == i);
+    return 0;
+}
+
+static atomic_bool enough;
+
+static void *put_often(void *queue)
+{
+    while (!atomic_load(&enough)) {
+        put_number(queue, 0);
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* A consumer reports that it has taken a message when its connection is quiet for half a millisecond,
+ * or that time after it. */
+static void test_a_busy_queue_does_not_hold_up_another_one(void **state)
+{
+    struct fiber_queue *q = plain_queue(2), *busy = plain_queue(0);
+    struct order o = order_for(q, busy);
+    struct fiber_process *p;
+    pthread_t thread;
+    uint64_t began;
+
+    o.count = 300;
+    p = start(read_both, &o, sizeof(o));
+    assert_int_equal(pthread_create(&thread, NULL, put_often, busy), 0);
+    must(put_number(q, 0));
+    began = now_ms();
+    for (uint64_t i = 1; i < o.count; i++)
+        must(put_number(q, i));
+    assert_true(now_ms() - began < 1000 * SLOWNESS);
+    atomic_store(&enough, true);
+    pthread_join(thread, NULL);
+    join(p);
+    fiber_queue_close(q);
+    fiber_queue_close(busy);
+}
+
 /* ---- Addresses on their way ---- */
 
 static int answer_grandparent(const void *arg, size_t len)
@@ -322,6 +382,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_thousand_queues),
+        cmocka_unit_test(test_a_busy_queue_does_not_hold_up_another_one),
         cmocka_unit_test(test_grandchildren_use_an_address),
         cmocka_unit_test(test_an_address_travels_in_a_message),
         cmocka_unit_test(test_several_handles_in_one_process),
