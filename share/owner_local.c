@@ -287,8 +287,10 @@ void fbr_owner_unwatch(struct fbr_owner *h, int lane, bool watches)
     if (!watches)
         return;
     pthread_mutex_lock(&h->lock);
-    if (--l->watchers == 0)
+    if (--l->watchers == 0) {
         fbr_ready_fini(&l->ready);
+        fbr_queue_engine_unwatch(l->engine);
+    }
     pthread_mutex_unlock(&h->lock);
 }
 

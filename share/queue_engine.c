@@ -759,6 +759,12 @@ int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer)
     return 0;
 }
 
+void fbr_queue_engine_unwatch(struct fbr_queue_engine *e)
+{
+    e->watchers -= e->local.watches;
+    e->local.watches = false;
+}
+
 static void deal_to(struct fbr_queue_engine *e, struct peer *p)
 {
     set_in_line(e, p, false);

@@ -174,8 +174,10 @@ void fbr_queue_engine_gone(struct fbr_queue_engine *e, uint64_t peer);
 /* The peer (0, too) wants a `ready` call when there is a message for the next get, or the end, and
  * another one when there is none any more; the first call comes at once if there is a message now.
  * No message is reserved for the peer. While it watches, no other peer reads ahead, so that there
- * is a message to report. Lasts until fbr_queue_engine_gone(). 0 or -ENOMEM. */
+ * is a message to report. Lasts until fbr_queue_engine_gone(); for 0, until
+ * fbr_queue_engine_unwatch(). 0 or -ENOMEM. */
 int fbr_queue_engine_watch(struct fbr_queue_engine *e, uint64_t peer);
+void fbr_queue_engine_unwatch(struct fbr_queue_engine *e);
 
 /* ---- consumers in the owner's process ---- */
 

@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "queue_util.h"
+#include "share/owner_priv.h"
 
 static bool readable(int fd)
 {
@@ -185,6 +186,33 @@ static void test_who_watches_gets_what_another_one_does_not_ask_for(void **state
     must(put_number(q, 10));
     await(fd);
     expect_number(q, 10);
+    kill_and_join(p);
+    fiber_queue_close(q);
+    fiber_queue_close(report);
+}
+
+static void test_a_consumer_reads_ahead_again_when_no_handle_watches(void **state)
+{
+    struct fiber_queue *q = plain_queue(0), *report = plain_queue(0), *watcher;
+    struct order o = order_for(q, report);
+    struct fbr_queue_engine_stats s;
+    struct fiber_process *p;
+    struct fbr_owner *owner;
+    struct fbr_address a;
+
+    must(fiber_queue_connect(&watcher, &o.queue));
+    must(fiber_queue_fd(watcher));
+    fiber_queue_close(watcher);
+    for (uint64_t i = 0; i < 10; i++)
+        must(put_number(q, i));
+    o.count = 1;
+    p = start(take_some, &o, sizeof(o));
+    expect_number(report, 1);
+    must(fbr_address_get(&a, &o.queue, FBR_KIND_QUEUE));
+    owner = fbr_owner_local(&a);
+    fbr_queue_engine_stats(owner->lanes[0].engine, &s);
+    assert_true(s.ahead > 0);
+    fbr_owner_release(owner);
     kill_and_join(p);
     fiber_queue_close(q);
     fiber_queue_close(report);
@@ -556,6 +584,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_queue_of_another_process),
         cmocka_unit_test(test_each_message_goes_to_one_of_those_that_watch),
         cmocka_unit_test(test_who_watches_gets_what_another_one_does_not_ask_for),
+        cmocka_unit_test(test_a_consumer_reads_ahead_again_when_no_handle_watches),
         cmocka_unit_test(test_the_death_of_the_owner_is_readable),
         cmocka_unit_test(test_pipes_there_and_back),
         cmocka_unit_test(test_results),
