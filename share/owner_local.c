@@ -92,14 +92,14 @@ int fbr_owner_put(struct fbr_owner *h, int lane, const void *data, size_t len, i
     if (len)
         memcpy(copy, data, len);
     pthread_mutex_lock(&h->lock);
+    rc = wait_returns(l, deadline);
     if (sends_by_stream(h, lane)) { /* the stream began since we looked */
         pthread_mutex_unlock(&h->lock);
         free(copy);
         return fbr_owner_put(h, lane, data, len, fbr_ms_until(deadline));
     }
     call = ++h->next_call;
-    if ((rc = wait_returns(l, deadline)) < 0 ||
-        (rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len)) < 0)
+    if (rc < 0 || (rc = h->over ? -EPIPE : fbr_queue_engine_put(l->engine, 0, call, copy, len)) < 0)
         free(copy);
     else if (rc == 1)
         rc = wait_put(l, call, deadline);
