@@ -89,7 +89,7 @@ _Manager.register("BoundedSemaphore", managers.BoundedSemaphore, SemaphoreProxy)
 _Manager.register("Condition", managers.Condition, ConditionProxy)
 _Manager.register("Event", _ShownEvent, EventProxy)
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 _manager = None
 
 

@@ -311,6 +311,31 @@ def alarm():
     signal.signal(signal.SIGALRM, before)
 
 
+def test_a_handler_of_a_signal_makes_one_while_the_first_is_made(program):
+    ran = program("""\
+        import signal
+        import fiber
+        from fiber import synchronize
+
+        def start():
+            signal.raise_signal(signal.SIGALRM)
+            return start_manager()
+
+        def make(*_):
+            global event
+            synchronize._start_manager = start_manager
+            event = fiber.Event()
+
+        if __name__ == "__main__":
+            start_manager, synchronize._start_manager = synchronize._start_manager, start
+            signal.signal(signal.SIGALRM, make)
+            with fiber.Lock():
+                event.set()
+            print(event.is_set())
+        """)
+    assert ran.code == 0 and ran.out == "True\n", ran
+
+
 def elsewhere(function):
     """What a thread of its own gets, which has connections of its own."""
     with ThreadPoolExecutor(1) as executor:
