@@ -175,7 +175,7 @@ static int ledger_call(void *state, const char *method, const void *in, size_t l
     if (strcmp(method, "memory") == 0)
         return fiber_reply_write(reply, &(long){peak_kib()}, sizeof(long));
     if (strcmp(method, "add slowly") == 0) {
-        let_time_pass(500);
+        let_time_pass(250);
         return add(l, 1) ? -EBUSY : 0;
     }
     if (strcmp(method, "echo") == 0)
@@ -620,7 +620,9 @@ static void test_an_answer_that_finds_no_memory_ends_its_connection(void **state
     }
     m = start(NULL);
     assert_int_equal(fiber_manager_address(m, &a), 0);
+    assert_int_equal(fiber_config_set("linger", "100ms"), 0); /* the message looks for its end */
     assert_int_equal(fiber_manager_call(m, "scarce", NULL, 0, NULL, 20000), -EPIPE);
+    assert_int_equal(fiber_config_set("linger", "5s"), 0);
     assert_int_equal(fiber_manager_connect(&again, &a), 0);
     assert_int_equal(call_add(again, 7), 7);
     fiber_manager_close(again);
@@ -695,7 +697,7 @@ static int close_behind_slow_calls(void)
 
 static void test_the_grace_is_that_of_one_method(void **state)
 {
-    const char *const env[] = {"FIBER_GRACE=3s", NULL};
+    const char *const env[] = {"FIBER_GRACE=1500ms", NULL};
     struct ran r = run_self("slow", NULL, env);
 
     if (r.code)
