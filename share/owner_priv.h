@@ -58,7 +58,7 @@ struct fbr_owner {
     uint64_t id;
     int refs; /* atomic */
     enum fbr_kind kind;
-    size_t longest;        /* bytes of a message, at most */
+    size_t longest; /* bytes of a message, at most */
     int n_lanes;
     pthread_mutex_t lock; /* all below */
     struct lane lanes[2];

@@ -12,6 +12,7 @@
 #include "share/owner_priv.h"
 #include "share/share_priv.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/sync.h"
 
 #define MIB (1u << 20)
 #define HANGS_MS 60000 /* a call that takes so long has hung */
@@ -239,7 +240,7 @@ static void test_a_send_that_waited_goes_by_the_new_stream(void **state)
     fbr_owner_second_holder(owner);
     pthread_mutex_unlock(&owner->lock);
     assert_int_equal(pthread_create(&thread, NULL, send_seven, ends[0]), 0);
-    usleep(20000); /* it waits by then; otherwise this shows nothing */
+    let_time_pass(20); /* it waits by then; otherwise this shows nothing */
     must(put_number(go, 1));
     pthread_join(thread, &rc);
     assert_null(rc);
