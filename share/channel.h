@@ -5,64 +5,8 @@
  * calls. queue_engine.h decides which process gets which message. A process has one client for all
  * its handles on a channel.
  *
- * Records, after the object's id; all begin u32 op, u32 lane. Client to owner:
- *
- *     PUTS      u64 batch, u32 count, u32 flags, count x (u64 length, bytes, zeros to 8)
- *     CANCEL    u64 batch: withdraw it (of one message)
- *     ASK       u64 taken, u32 hungry, u32 want, u64 probe: the state of this client
- *     RETURNED  u64 from: the answer to RECALL
- *     WATCH     for a lane that the client reads: report when there is a message, and when not
- *     DIRECT    token (32 bytes), str path: for a pipe, the client listens at this path for a
- *               stream (direct.h)
- *     GO        the client sends by the stream from now on
- *     UNREAD    bytes: a message that came by the stream and was not taken
- *     DIRECT_ENDED  there are no more UNREAD messages
- *
- * Calls, u64 call, u32 poll, u32 0. The owner answers each with u64 call, i64 result: 0 or more, or
- * a negative errno.
- *
- *     SHUT
- *     LEAVE     for a pipe, the lane is the end that the client leaves
- *     ATTACH    for a pipe, the lane is the end that the client attaches to
- *     SIZE      the result is the number of messages
- *     DONE      this client has finished one message
- *     JOIN      answered when all messages are finished; poll: at once. Also answers all JOINs
- *               before it, except with -EAGAIN
- *     DEAL      from now on deal the messages in turn
- *
- * Owner to client:
- *
- *     ACK       u64 batch, i64 code
- *     DELIVER   u64 seq, bytes
- *     AHEAD     the same; the client need not ask for the next messages, up to `want`
- *     RECALL
- *     EMPTY     u64 probe: all that there was for this client has been delivered and is its own
- *     EOF
- *     READY     u32 1: a get would not wait; 0: it would. Sent to watching clients on each change
- *     DIRECT_IS  u32 1: the owner has connected and sends by the stream; 0: it has not
- *     DIRECT_END  return the messages of the stream that were not taken
- *
- * An ACK answers all batches up to its own. In a bounded queue it answers only its own batch, which
- * is one message that a thread waits for. An ACK is sent when the batch was accepted, if
- * FBR_CH_ANSWER asks for one or something went wrong. A batch of no messages asks for the state of
- * the batches before it.
- *
- * Ownership of messages. A delivered message belongs to the client, which may hand it to its
- * program at once and report that later. So the owner cannot know which messages a silent client
- * has handed out, and gives them to no other process: they belong to the client until it answers a
- * RECALL, leaves, or is gone. But no other process waits for that. A RECALL that has no answer
- * after 5 s is overdue: from then on the other processes get the messages that there are, and the
- * messages of the late client take no room in a bounded queue. The late client has few messages:
- * only those that are ahead of its program, about a millisecond's work.
- *
- * The owner may take a client for gone while the client lives and does not know it, for example
- * because the client was stopped for longer than the heartbeat allows. The messages of that client
- * went to others, and the client must not hand them out as well. So a client whose threads did not
- * look at the clock for a while (a quarter of the silence after which the owner gives it up, at
- * most a second) doubts the messages that it holds: it sends a probe, and hands out nothing before
- * EMPTY has answered the probe. If its connection ends instead, it drops the messages that it
- * holds. Only messages that its program had taken without the owner's knowledge may come twice, as
- * after a death.
+ * docs/wire.md has the rules of their conversation: who owns a message, when a client doubts what
+ * it has, what a stream changes.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
@@ -70,32 +14,43 @@
 #include "share/queue_engine.h"
 #include "share/share.h"
 
+/* Records, after the object's id; all begin u32 op, u32 lane. The owner answers a call (u64 call,
+ * u32 poll, u32 0) by a record with the same op: u64 call, i64 result, which is 0 or more, or a
+ * negative errno. */
 enum fbr_channel_op {
-    FBR_CH_PUTS = 1,
-    FBR_CH_CANCEL,
-    FBR_CH_ASK,
-    FBR_CH_RETURNED,
+    /* Client to owner. */
+    FBR_CH_PUTS = 1, /* u64 batch, u32 count, u32 flags, count x (u64 length, bytes, zeros to 8) */
+    FBR_CH_CANCEL,   /* u64 batch: withdraw it (of one message) */
+    FBR_CH_ASK,      /* u64 taken, u32 hungry, u32 want, u64 probe: the state of this client */
+    FBR_CH_RETURNED, /* u64 from: the answer to RECALL */
+    /* Calls. For a pipe, the lane of LEAVE and ATTACH is the end. */
     FBR_CH_SHUT,
     FBR_CH_LEAVE,
     FBR_CH_ATTACH,
-    FBR_CH_SIZE,
-    FBR_CH_ACK,
-    FBR_CH_DELIVER,
-    FBR_CH_AHEAD,
-    FBR_CH_RECALL,
-    FBR_CH_EMPTY,
-    FBR_CH_EOF,
+    FBR_CH_SIZE, /* the result is the number of messages */
+    /* Owner to client. */
+    FBR_CH_ACK,     /* u64 batch, i64 code */
+    FBR_CH_DELIVER, /* u64 seq, bytes */
+    FBR_CH_AHEAD,   /* the same; the client need not ask for the next messages, up to `want` */
+    FBR_CH_RECALL,  /* return what your program has not taken */
+    FBR_CH_EMPTY,   /* u64 probe: no message was there for the ask with this probe */
+    FBR_CH_EOF,     /* the lane is shut and empty: hungry gets fail */
+    /* Client to owner, for a lane that it reads: report when there is a message, and when not. */
     FBR_CH_WATCH = 17,
-    FBR_CH_READY,
-    FBR_CH_DONE,
+    FBR_CH_READY, /* owner to client: u32 1, a get would not wait; 0, it would; u32 0 */
+    /* Calls. */
+    FBR_CH_DONE, /* this client has finished one message */
+    /* Answered when all messages are finished; poll: at once. Also answers all JOINs before it,
+     * except with -EAGAIN. */
     FBR_CH_JOIN,
-    FBR_CH_DEAL,
-    FBR_CH_DIRECT = 24,
-    FBR_CH_DIRECT_IS,
-    FBR_CH_GO,
-    FBR_CH_DIRECT_END,
-    FBR_CH_UNREAD,
-    FBR_CH_DIRECT_ENDED,
+    FBR_CH_DEAL, /* from now on deal the messages in turn */
+    /* Streams of pipes (direct.h). */
+    FBR_CH_DIRECT = 24, /* token (32 bytes), str path: the client listens there for a stream */
+    FBR_CH_DIRECT_IS,   /* owner to client: u32 1, it sends by the stream from now on; 0; u32 0 */
+    FBR_CH_GO,          /* so does the client */
+    FBR_CH_DIRECT_END,  /* owner to client: return the messages of the stream that were not taken */
+    FBR_CH_UNREAD,      /* bytes: such a message */
+    FBR_CH_DIRECT_ENDED, /* there are no more UNREAD messages */
 };
 
 #define FBR_CH_BATCH_MAX 4096 /* messages in one PUTS */

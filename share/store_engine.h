@@ -8,7 +8,6 @@
  * A request is (peer, call): the number of a process, which is never used again, and the number
  * that the process gave to the request, which is not used again while the request is unanswered.
  * Every request is answered exactly once, at once or later, unless its peer is gone before.
- * store_wire.h has the layout of requests and answers.
  *
  *  - Requests that wait for one thing are served first come, first served.
  *  - Locks and semaphores are held by peers. When a peer is gone, its locks are free, and the next

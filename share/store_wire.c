@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The arguments of each op, in the letters of store_wire.h. */
+/* The arguments of each op, in their order. w: u8 wait; n: u64 number; v: u32 length and bytes of
+ * the value; x: u8 0, or 1 and the expected value like v. */
 static const char *const arguments[FBR_STORE_OPS] = {
     [FBR_STORE_SET] = "v",        [FBR_STORE_GET] = "w",        [FBR_STORE_SWAP] = "xv",
     [FBR_STORE_DELETE] = "",      [FBR_STORE_KEYS] = "",        [FBR_STORE_ADD] = "n",

@@ -1,36 +1,9 @@
 /* store_wire.h - the bytes of requests to a shared store and of its answers.
  *
- * A request is: u8 op, name (u32 length, bytes), then the op's arguments in the order of the table
- * (w: u8 wait, n: u64 number, v: u32 length and bytes of the value, x: u8 0, or 1 and the expected
- * value as u32 length and bytes). All little endian. The value of LOCK is the caller's name for the
- * messages of other processes. An answer is a code and bytes:
- *
- *     op           arguments  code                                          bytes
- *     SET          v          0                                             -
- *     GET          w          0; -ENOENT (also when waiting ended)          the value
- *     SWAP         x v        0; -ESTALE                                    -; u8 1 and the value,
- *                                                                           or u8 0: it is absent
- *     DELETE       -          0; -ENOENT (nothing has the name)             -
- *     KEYS         -          0                                             names with this prefix,
- *                                                                           each with its NUL
- *     ADD          n delta    0; -ERANGE                                    u64: the new value
- *     PUSH         v          0                                             -
- *     POP          w          0; -ETIMEDOUT                                 the value
- *     AT           n index    0; -ENOENT                                    the value
- *     LENGTH       -          0                                             u64
- *     LOCK         w v name   0; -EOWNERDEAD (held now), -ETIMEDOUT         -; -ETIMEDOUT: the
- *                                                                           holder's name
- *     UNLOCK       -          0; -EPERM                                     -
- *     ACQUIRE      n w        0; -ETIMEDOUT, -EINVAL (initial n < 1)        -
- *     RELEASE      -          0; -EPERM (this peer holds no unit)           -
- *     EVENT_SET    -          0                                             -
- *     EVENT_CLEAR  -          0                                             -
- *     EVENT_WAIT   w          0; -ETIMEDOUT                                 -
- *     BARRIER      n w        0; -ETIMEDOUT, -ECONNABORTED, -EINVAL (n)     u32: the index
- *
- * Every op may also be answered -ENOMEM, -ENOSPC (the store's limit) and -EBADMSG. wait 0: answer
- * at once. wait 1: the answer may come late, and the client withdraws the request when its time is
- * over (fbr_store_cancel()).
+ * A request is: u8 op, name (u32 length, bytes), then the arguments of the op, all little endian.
+ * An answer is a code and bytes. docs/wire.md has the arguments, codes and bytes of each op. A
+ * request with `wait` may be answered late; the client withdraws it when its time is over
+ * (fbr_store_cancel()).
  *
  * Pure functions, except fbr_store_main(); any thread.
  *
