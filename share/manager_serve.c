@@ -266,8 +266,7 @@ static void read_class(struct manager *m, const void *arg, size_t len)
 
 int fbr_manager_main(const void *arg, size_t len)
 {
-    struct manager m = {
-        .service = {.ops = &service_ops, .user = &m, .server = pthread_self(), .has_server = true}};
+    struct manager m = {.service = {.ops = &service_ops, .user = &m}};
     struct request *r;
 
     pthread_mutex_init(&m.lock, NULL);

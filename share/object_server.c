@@ -602,8 +602,7 @@ void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *
     HASH_FIND(hh, s->objects, &a->object, sizeof(a->object), o);
     if (o && !o->closed && o->ops == ops) {
         user = o->user;
-        if (hold)
-            hold(user);
+        hold(user);
     }
     pthread_mutex_unlock(&s->lock);
     return user;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/ready.h"
 #include "share/shared_proxy.h"
@@ -19,11 +20,11 @@
 
 struct fbr_rpc {
     struct fbr_shared_proxy shared;
+    bool here;            /* this is the process of the manager, whose main thread answers */
     atomic_int refs;      /* one for all handles, and one for each future */
     pthread_mutex_t lock; /* all below */
     pthread_cond_t room;
-    struct fbr_rpc_service *here; /* the object, if it lives in this process */
-    struct fiber_future *calls;   /* unanswered */
+    struct fiber_future *calls; /* unanswered */
     size_t weight;
     uint64_t ended; /* calls that have ended, ever */
     bool gone;
@@ -164,6 +165,7 @@ static struct fbr_shared_proxy *new_rpc(struct fbr_share *s, const struct fbr_ad
 
     if (!r)
         return NULL;
+    r->here = a->kind == FBR_KIND_MANAGER && a->owner == s->rt->self;
     atomic_init(&r->refs, 1);
     pthread_mutex_init(&r->lock, NULL);
     fbr_cond_init(&r->room);
@@ -180,9 +182,6 @@ int fbr_rpc_open(struct fbr_rpc **out, const struct fbr_address *a)
         unref(r);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&r->lock);
-    r->here = fbr_service_here(a);
-    pthread_mutex_unlock(&r->lock);
     *out = r;
     return 0;
 }
@@ -322,8 +321,7 @@ int fbr_future_wait(struct fiber_future *f, uint64_t deadline)
     int rc = 0;
 
     pthread_mutex_lock(&r->lock);
-    if (!f->done && r->here && r->here->has_server &&
-        pthread_equal(r->here->server, pthread_self()))
+    if (!f->done && r->here && gettid() == getpid())
         rc = -EDEADLK;
     while (!f->done && rc == 0)
         rc = fbr_cond_wait(&f->changed, &r->lock, deadline);

@@ -56,8 +56,8 @@ int fbr_rpc_drain(struct fbr_rpc *r, int patience_ms);
 /* Closes a handle. With the last handle, unanswered calls end as lost. NULL is fine. */
 void fbr_rpc_close(struct fbr_rpc *r);
 
-/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: the calling thread is the one that must answer. No
- * error is kept. */
+/* 0: answered or lost; -ETIMEDOUT; -EDEADLK: this is the main thread of the manager's process,
+ * which must answer. No error is kept. */
 int fbr_future_wait(struct fiber_future *f, uint64_t deadline);
 /* A descriptor that polls readable once a wait would not wait; or an error that is kept. */
 int fbr_future_fd(struct fiber_future *f);
@@ -87,19 +87,15 @@ struct fbr_rpc_service_ops {
     void (*on_close)(void *user);
 };
 
-/* Lives as long as its process, because threads of this process that hold a handle may still look
- * at it. */
 struct fbr_rpc_service {
     struct fbr_object *object;
     uint64_t id; /* the object's */
     const struct fbr_rpc_service_ops *ops;
     void *user;
-    size_t limit;     /* bytes of an answer, at most */
-    pthread_t server; /* the one thread that answers, if has_server; it may not wait for itself */
-    bool has_server;
+    size_t limit; /* bytes of an answer, at most */
 };
 
-/* Set ops, user and server before the call. 0, or kept. */
+/* Set ops and user before the call. 0, or kept. */
 int fbr_service_open(struct fbr_rpc_service *s);
 /* Any thread; never waits. An answer that is too long becomes -EMSGSIZE. An answer to a peer that
  * is gone is dropped. */
@@ -107,6 +103,3 @@ void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call,
                         const void *bytes, size_t len);
 /* No more callbacks come; users are notified that the object is gone. */
 void fbr_service_close(struct fbr_rpc_service *s);
-
-/* The service, if the address is of this process, or NULL. */
-struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a);

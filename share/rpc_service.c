@@ -79,8 +79,3 @@ void fbr_service_close(struct fbr_rpc_service *s)
 {
     fbr_object_close(s->object);
 }
-
-struct fbr_rpc_service *fbr_service_here(const struct fbr_address *a)
-{
-    return fbr_object_hold(a, &object_ops, NULL);
-}

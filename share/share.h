@@ -82,8 +82,7 @@ void fbr_object_close(struct fbr_object *o);
 void fbr_object_retire(struct fbr_object *o, void (*done)(void *user));
 
 /* If the address is of an object that lives in this process, returns the `user` of the object; else
- * NULL. `hold` (may be NULL) is called with `user` while the object cannot go away, and may not
- * take a lock. */
+ * NULL. `hold` is called with `user` while the object cannot go away, and may not take a lock. */
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,
                       void (*hold)(void *user));
 
