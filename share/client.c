@@ -240,11 +240,15 @@ int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms)
 
 /* ---- Life ---- */
 
+static uint64_t linger_from_now(const struct fbr_client *g)
+{
+    return fbr_deadline(fbr_config_ms(g->shared.share->rt->config, "linger"));
+}
+
 /* Under the lock: waits for the answer to a call (w NULL: to all puts) for as long as the owner
  * takes something that we sent to it. `until`: the end of the wait if the owner takes nothing. */
 static int linger(struct client_lane *l, const struct call_wait *w, uint64_t *until)
 {
-    const struct fbr_config *config = l->client->shared.share->rt->config;
     int rc;
 
     for (;;) {
@@ -255,7 +259,7 @@ static int linger(struct client_lane *l, const struct call_wait *w, uint64_t *un
         if (rc != -ETIMEDOUT ||
             (l->acked == acked && fbr_proxy_queued(l->client->shared.proxy) >= queued))
             return rc;
-        *until = fbr_now_ms() + (uint64_t)fbr_config_ms(config, "linger");
+        *until = linger_from_now(l->client);
     }
 }
 
@@ -270,17 +274,11 @@ static void linger_call(struct client_lane *l, enum fbr_channel_op op, uint64_t 
     LL_DELETE(l->calls, &w);
 }
 
-static uint64_t linger_from_now(const struct fbr_client *g)
-{
-    return fbr_now_ms() + (uint64_t)fbr_config_ms(g->shared.share->rt->config, "linger");
-}
-
 /* At the end of the process: the messages that it put arrive, and the messages that it took do not
  * go to another process. */
-static void on_flush(void *user)
+static void on_flush(void *user, uint64_t *until)
 {
     struct fbr_client *g = user;
-    uint64_t begun = fbr_proxy_exit_by(g->shared.proxy), until = begun;
 
     pthread_mutex_lock(&g->lock);
     for (int i = 0; i < g->n_lanes; i++) {
@@ -289,13 +287,11 @@ static void on_flush(void *user)
         if (g->pipe) /* it is enough that the owner has the messages: a pipe loses nothing there */
             fbr_client_flush_out(l, false);
         else
-            linger(l, NULL, &until);
+            linger(l, NULL, until);
         if (l->taken || l->sent != l->acked)
-            linger_call(l, FBR_CH_SIZE, &until);
+            linger_call(l, FBR_CH_SIZE, until);
     }
     pthread_mutex_unlock(&g->lock);
-    if (until != begun)
-        fbr_proxy_exit_goes_on(g->shared.proxy);
 }
 
 static const struct fbr_proxy_ops proxy_ops = {

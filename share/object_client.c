@@ -65,9 +65,6 @@ struct fbr_object_client {
     struct fbr_proxy *later;
     uint64_t later_ns; /* when the first entry of `later` came */
     bool awake;        /* the thread will look at `later` soon */
-    /* For the thread that exits, at the end of the process: data that was written waits no longer
-     * than this, unless the owner takes something. */
-    uint64_t exit_by_ms;
     /* Loop thread, while the state is below R_OPEN. */
     struct fbr_conn *conn;
     struct fbr_keys keys;
@@ -672,18 +669,6 @@ size_t fbr_proxy_queued(struct fbr_proxy *p)
     return fbr_data_client_queued(p->remote->up);
 }
 
-uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
-{
-    return p->remote->exit_by_ms;
-}
-
-void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
-{
-    const struct fbr_runtime *rt = p->remote->share->rt;
-
-    p->remote->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(rt->config, "linger");
-}
-
 void fbr_proxy_close(struct fbr_proxy *p)
 {
     struct fbr_object_client *r;
@@ -725,14 +710,14 @@ static struct fbr_proxy *unflushed(struct fbr_object_client *r, int bucket)
 static void flush_all(struct fbr_object_client *r)
 {
     struct fbr_share *s = r->share;
+    uint64_t until = fbr_deadline(fbr_config_ms(s->rt->config, "linger"));
     struct fbr_proxy *p;
 
-    r->exit_by_ms = fbr_now_ms() + (uint64_t)fbr_config_ms(s->rt->config, "linger");
     for (int i = 0; i < BUCKETS; i++)
         while (r->state == R_OPEN && (p = unflushed(r, i))) {
             p->flushing = p->flushed = true;
             pthread_mutex_unlock(&s->lock);
-            p->ops->flush(p->user);
+            p->ops->flush(p->user, &until);
             pthread_mutex_lock(&s->lock);
             p->flushing = false;
             pthread_cond_broadcast(&s->idle);

@@ -94,9 +94,10 @@ struct fbr_proxy_ops {
     /* The object or its process is gone. Called once, as the last call. The connection's thread or
      * the loop thread. */
     void (*on_gone)(void *user);
-    /* The process ends: data that it wrote may be sent now, until fbr_proxy_exit_by(). May be NULL.
+    /* The process ends: data that it wrote may be sent now, up to the time *until, which is one
+     * time for all objects of an owner. Moves it when the owner has taken something. May be NULL.
      * The thread that exits. */
-    void (*flush)(void *user);
+    void (*flush)(void *user, uint64_t *until);
     /* The time of fbr_proxy_later() has come. May be NULL. The connection's thread. */
     void (*tick)(void *user);
 };
@@ -126,10 +127,6 @@ bool fbr_proxy_ack_due(struct fbr_proxy *p);
 bool fbr_proxy_fails(const struct fbr_proxy *p);
 /* Bytes, for all objects of the owner, that the owner has not read. */
 size_t fbr_proxy_queued(struct fbr_proxy *p);
-/* For ops->flush: the time at which to give up, which is one time for all records to this owner.
- * fbr_proxy_exit_goes_on() moves the time when the owner has taken something. */
-uint64_t fbr_proxy_exit_by(struct fbr_proxy *p);
-void fbr_proxy_exit_goes_on(struct fbr_proxy *p);
 /* Closes the proxy: no callback runs or starts after this call, unless it is called from a
  * callback. NULL is fine. */
 void fbr_proxy_close(struct fbr_proxy *p);

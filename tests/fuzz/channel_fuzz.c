@@ -228,15 +228,6 @@ bool fbr_proxy_ack_due(struct fbr_proxy *p)
     return false;
 }
 
-uint64_t fbr_proxy_exit_by(struct fbr_proxy *p)
-{
-    return fbr_now_ms() + 1;
-}
-
-void fbr_proxy_exit_goes_on(struct fbr_proxy *p)
-{
-}
-
 bool fbr_proxy_fails(const struct fbr_proxy *p)
 {
     return false;
