@@ -142,6 +142,8 @@ PyObject *fpy_raise(int rc);
 PyObject *fpy_none(int rc);
 /* The address of an object as bytes, or fpy_raise(). */
 PyObject *fpy_address(int rc, const struct fiber_address *address);
+/* Reads such bytes. 1; 0: there are none (NULL or None); -1 with an exception. */
+int fpy_read_address(PyObject *bytes, struct fiber_address *address);
 /* A text of the library, which may hold bytes of others (a job's last lines). NULL: an exception is
  * set. */
 PyObject *fpy_text(const char *text);

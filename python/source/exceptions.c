@@ -111,6 +111,23 @@ PyObject *fpy_address(int rc, const struct fiber_address *address)
                   : PyBytes_FromStringAndSize((const char *)address->bytes, sizeof(address->bytes));
 }
 
+int fpy_read_address(PyObject *bytes, struct fiber_address *address)
+{
+    char *data;
+    Py_ssize_t len;
+
+    if (!bytes || bytes == Py_None)
+        return 0;
+    if (PyBytes_AsStringAndSize(bytes, &data, &len) < 0)
+        return -1;
+    if (len != (Py_ssize_t)sizeof(address->bytes)) {
+        PyErr_SetString(PyExc_ValueError, "these bytes are not an address of Fiber");
+        return -1;
+    }
+    memcpy(address->bytes, data, sizeof(address->bytes));
+    return 1;
+}
+
 PyObject *fpy_raise_eof(int rc)
 {
     fpy_stay();

@@ -11,42 +11,23 @@ struct objects {
     PyObject_HEAD struct fiber_store *handle;
 };
 
-static int open_store(struct objects *o, const char *address, size_t len)
+static int objects_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
+    static char *words[] = {"address", NULL};
+    struct objects *o = (struct objects *)self;
+    PyObject *bytes = NULL;
     struct fiber_address a;
-    int rc;
+    int has, rc;
 
-    if (address && len != sizeof(a.bytes)) {
-        PyErr_SetString(PyExc_ValueError, "this is not the address of a store");
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Objects", words, &bytes) ||
+        (has = fpy_read_address(bytes, &a)) < 0)
         return -1;
-    }
-    if (address)
-        memcpy(a.bytes, address, len);
     Py_BEGIN_ALLOW_THREADS;
-    rc = address ? fiber_store_connect(&o->handle, &a) : fiber_store_start(&o->handle, NULL);
+    rc = has ? fiber_store_connect(&o->handle, &a) : fiber_store_start(&o->handle, NULL);
     Py_END_ALLOW_THREADS;
     if (rc < 0)
         fpy_raise(rc);
     return rc < 0 ? -1 : 0;
-}
-
-static int objects_init(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    struct objects *o = (struct objects *)self;
-    const char *address = NULL;
-    Py_ssize_t len = 0;
-
-    if (kwargs && PyDict_Size(kwargs)) {
-        PyErr_SetString(PyExc_TypeError, "Objects takes no keywords");
-        return -1;
-    }
-    if (!PyArg_ParseTuple(args, "|z#:Objects", &address, &len))
-        return -1;
-    if (o->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the store is already open");
-        return -1;
-    }
-    return open_store(o, address, (size_t)len);
 }
 
 FPY_DEALLOC(objects, fiber_store_close)

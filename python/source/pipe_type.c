@@ -7,8 +7,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
-#include <string.h>
-
 #define FEW_BYTES 4096 /* a send of so few copies them and is over */
 
 struct pipe {
@@ -322,20 +320,13 @@ static int pipe_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     struct pipe *p = (struct pipe *)self;
     struct fiber_address address;
+    static char *words[] = {"address", NULL};
     PyObject *bytes;
-    char *data;
-    Py_ssize_t len;
     int rc;
 
-    if (kwargs || !PyArg_ParseTuple(args, "S:Pipe", &bytes))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "S:Pipe", words, &bytes) ||
+        fpy_read_address(bytes, &address) < 0)
         return -1;
-    if (PyBytes_AsStringAndSize(bytes, &data, &len) < 0)
-        return -1;
-    if (p->handle || len != (Py_ssize_t)sizeof(address.bytes)) {
-        PyErr_SetString(PyExc_ValueError, "these bytes are not an address of Fiber");
-        return -1;
-    }
-    memcpy(address.bytes, data, sizeof(address.bytes));
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_pipe_connect(&p->handle, &address);
     Py_END_ALLOW_THREADS;

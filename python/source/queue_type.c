@@ -5,8 +5,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
-#include <string.h>
-
 struct queue {
     PyObject_HEAD struct fiber_queue *handle; /* NULL: not opened */
     /* Messages of calls of get() that a signal's handler has ended; NULL: none yet. */
@@ -26,43 +24,29 @@ static void note_kept(struct queue *q)
     __atomic_store_n(&q->has_kept, count_kept(q) > 0, __ATOMIC_RELAXED);
 }
 
-static int connect_or_open(struct queue *q, const void *address, size_t len, size_t max_messages)
-{
-    struct fiber_address a;
-    int rc;
-
-    if (address && len != sizeof(a.bytes)) {
-        PyErr_SetString(PyExc_ValueError, "this is not an address of a queue");
-        return -1;
-    }
-    if (address)
-        memcpy(a.bytes, address, len);
-    Py_BEGIN_ALLOW_THREADS;
-    rc = address ? fiber_queue_connect(&q->handle, &a) : fiber_queue_open(&q->handle, max_messages);
-    Py_END_ALLOW_THREADS;
-    if (rc < 0)
-        fpy_raise_eof(rc);
-    return rc < 0 ? -1 : 0;
-}
-
 static int queue_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *words[] = {"max_messages", "address", "before", NULL};
     struct queue *q = (struct queue *)self;
-    const char *address = NULL;
+    PyObject *bytes = NULL;
     struct queue *before = NULL;
-    Py_ssize_t len = 0, max_messages = 0;
+    Py_ssize_t max = 0;
+    struct fiber_address a;
+    int has, rc;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nz#O!:Queue", words, &max_messages, &address,
-                                     &len, Py_TYPE(self), &before))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nOO!:Queue", words, &max, &bytes,
+                                     Py_TYPE(self), &before) ||
+        (has = fpy_read_address(bytes, &a)) < 0)
         return -1;
-    if (q->handle) {
-        PyErr_SetString(PyExc_RuntimeError, "the queue is open already");
-        return -1;
-    }
     q->kept = before ? Py_XNewRef(before->kept) : NULL;
     note_kept(q);
-    return connect_or_open(q, address, (size_t)len, max_messages > 0 ? (size_t)max_messages : 0);
+    Py_BEGIN_ALLOW_THREADS;
+    rc = has ? fiber_queue_connect(&q->handle, &a)
+             : fiber_queue_open(&q->handle, max > 0 ? (size_t)max : 0);
+    Py_END_ALLOW_THREADS;
+    if (rc < 0)
+        fpy_raise_eof(rc);
+    return rc < 0 ? -1 : 0;
 }
 
 static void queue_dealloc(PyObject *self)
