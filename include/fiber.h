@@ -346,7 +346,8 @@ struct fiber_pipe;
  * FIBER_PIPE_ONEWAY. */
 FIBER_API int fiber_pipe_open(struct fiber_pipe *ends[2], unsigned flags);
 /* Stores the address of this end, with which other processes connect to it. After each call the end
- * stays open until a process has connected, even if this process closes its handle. */
+ * stays open until a process has connected, or this process ends, even if it closes its handle.
+ * -EPIPE: the process that opened the pipe is gone. */
 FIBER_API int fiber_pipe_address(struct fiber_pipe *end, struct fiber_address *address);
 /* Connects to the end of a pipe that has this address. From then on this process is a holder of the
  * end. -EPIPE: the pipe is gone. */

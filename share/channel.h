@@ -23,7 +23,7 @@ enum fbr_channel_op {
     FBR_CH_CANCEL,   /* u64 batch: withdraw it (of one message) */
     FBR_CH_ASK,      /* u64 taken, u32 hungry, u32 want, u64 probe: the state of this client */
     FBR_CH_RETURNED, /* u64 from: the answer to RECALL */
-    /* Calls. For a pipe, the lane of LEAVE and ATTACH is the end. */
+    /* Calls. For a pipe, the lane of LEAVE, ATTACH and EXPORT is the end. */
     FBR_CH_SHUT,
     FBR_CH_LEAVE,
     FBR_CH_ATTACH,
@@ -43,7 +43,8 @@ enum fbr_channel_op {
     /* Answered when all messages are finished; poll: at once. Also answers all JOINs before it,
      * except with -EAGAIN. */
     FBR_CH_JOIN,
-    FBR_CH_DEAL, /* from now on deal the messages in turn */
+    FBR_CH_DEAL,   /* from now on deal the messages in turn */
+    FBR_CH_EXPORT, /* the end waits for a process that attaches, as long as this client lives */
     /* Streams of pipes (direct.h). */
     FBR_CH_DIRECT = 24, /* token (32 bytes), str path: the client listens there for a stream */
     FBR_CH_DIRECT_IS,   /* owner to client: u32 1, it sends by the stream from now on; 0; u32 0 */
@@ -84,14 +85,13 @@ int fbr_owner_fd(struct fbr_owner *h, int lane, bool *watches);
 void fbr_owner_unwatch(struct fbr_owner *h, int lane, bool watches);
 int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n);
 int fbr_owner_join(struct fbr_owner *h, int lane, int timeout_ms);
-/* SHUT, DONE or DEAL. -EPIPE: the channel is closed. */
+/* SHUT, DONE, DEAL or EXPORT. -EPIPE: the channel is closed. */
 int fbr_owner_call(struct fbr_owner *h, int lane, enum fbr_channel_op op);
 /* Ends the channel: its users, in this process and in others, get -EPIPE. */
 void fbr_owner_close(struct fbr_owner *h);
 /* For pipes. An end lives as long as a process holds it, by a handle or by its address. attach: one
  * more handle of this process; leave: one less. An end whose address was exported also waits for
  * the first process that attaches to it. When both ends have ended, the channel ends. */
-void fbr_owner_export_end(struct fbr_owner *h, int end);
 void fbr_owner_attach(struct fbr_owner *h, int end);
 void fbr_owner_leave(struct fbr_owner *h, int end);
 
@@ -111,6 +111,7 @@ int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms);
 int fbr_client_size(struct fbr_client *g, int lane, size_t *n);
 int fbr_client_shut(struct fbr_client *g, int lane);
 int fbr_client_join(struct fbr_client *g, int lane, int timeout_ms);
-int fbr_client_call(struct fbr_client *g, int lane, enum fbr_channel_op op); /* DONE or DEAL */
+/* DONE, DEAL, EXPORT or ATTACH */
+int fbr_client_call(struct fbr_client *g, int lane, enum fbr_channel_op op);
 /* Flushes for as long as the owner takes something within the configured `linger`. */
 void fbr_client_close(struct fbr_client *g, int lane);

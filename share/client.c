@@ -367,7 +367,7 @@ int fbr_client_open(struct fbr_client **out, const struct fbr_address *a, int la
     l->putters++;
     /* Once the owner has this answer, it notices the end of the process that holds this end. */
     if (g->pipe)
-        rc = (int)call_owner(l, l->putters == 1 ? FBR_CH_ATTACH : FBR_CH_SIZE, false, UINT64_MAX);
+        rc = (int)call_owner(l, FBR_CH_ATTACH, false, UINT64_MAX);
     pthread_mutex_unlock(&g->lock);
     if (rc < 0) { /* the end has not moved */
         fbr_client_close(g, lane);

@@ -521,9 +521,14 @@ static int64_t do_call(struct lane *l, uint64_t peer, enum fbr_channel_op op)
         return 0;
     case FBR_CH_ATTACH:
         if (l->host->kind == FBR_KIND_PIPE) {
-            fbr_owner_second_holder(l->host);
+            if (peer != l->host->direct_peer || (int)l->number == l->host->near)
+                fbr_owner_second_holder(l->host);
             add_holder(&l->host->ends[l->number], peer);
         }
+        return 0;
+    case FBR_CH_EXPORT:
+        l->host->ends[l->number].awaits = true;
+        l->host->ends[l->number].exporter = peer;
         return 0;
     default:
         return -ENOSYS;
@@ -680,8 +685,11 @@ static void on_peer_gone(void *user, uint64_t peer)
     pthread_mutex_lock(&h->lock);
     for (int i = 0; i < h->n_lanes; i++)
         leave_lane(&h->lanes[i], peer);
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 2; i++) {
+        if (h->ends[i].exporter == peer)
+            h->ends[i].awaits = false;
         drop_holder(h, i, peer);
+    }
     if (h->direct && h->direct_peer == peer)
         fbr_direct_cut(h->direct);
     end_returns_of(h, peer);
@@ -872,13 +880,6 @@ void fbr_owner_close(struct fbr_owner *h)
     pthread_mutex_unlock(&h->lock);
     fbr_object_close(h->object);
     fbr_owner_release(h);
-}
-
-void fbr_owner_export_end(struct fbr_owner *h, int end)
-{
-    pthread_mutex_lock(&h->lock);
-    h->ends[end].awaits = true;
-    pthread_mutex_unlock(&h->lock);
 }
 
 void fbr_owner_attach(struct fbr_owner *h, int end)

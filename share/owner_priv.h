@@ -48,6 +48,7 @@ struct lane {
 /* An end of a pipe lives until its last holder has gone. */
 struct channel_end {
     bool awaits;             /* its address was exported, and no process has attached since */
+    uint64_t exporter;       /* the peer that did so; 0: this process */
     bool ended;              /* no process holds it, and none will */
     int here;                /* handles of this process */
     struct pending *holders; /* other processes */

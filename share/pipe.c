@@ -24,7 +24,8 @@ struct fiber_pipe {
     bool sends, receives;
     bool watches; /* see fbr_owner_fd() */
     unsigned flags;
-    uint64_t owner, object; /* as in its address */
+    uint64_t owner, object;       /* as in its address */
+    struct fiber_address address; /* by which it was connected */
 };
 
 static int explain(int rc, const char *what, int timeout_ms)
@@ -93,13 +94,17 @@ int fiber_pipe_address(struct fiber_pipe *p, struct fiber_address *address)
 
     if (fbr_rt_check() < 0)
         return -EPERM;
-    if (!p->host)
-        return fbr_keep(-EPERM, "pipe: only the process that opened it can make addresses; pass on "
-                                "the one that you received");
-    rc = fbr_owner_address(p->host, flags, address);
+    if (p->host) {
+        rc = fbr_owner_address(p->host, flags, address);
+        if (rc < 0)
+            return rc;
+        fbr_owner_call(p->host, p->end, FBR_CH_EXPORT);
+        return 0;
+    }
+    rc = fbr_client_call(p->client, p->end, FBR_CH_EXPORT);
     if (rc < 0)
-        return rc;
-    fbr_owner_export_end(p->host, p->end);
+        return explain(rc, "address", 0);
+    *address = p->address;
     return 0;
 }
 
@@ -144,6 +149,7 @@ int fiber_pipe_connect(struct fiber_pipe **out, const struct fiber_address *addr
         free(p);
         return rc;
     }
+    p->address = *address;
     notify_parent(p);
     *out = p;
     return 0;
@@ -166,7 +172,7 @@ static int hold(struct fiber_pipe *end, struct fbr_hold *out)
     if (p->host)
         fbr_owner_attach(fbr_owner_hold(p->host), p->end);
     else
-        fbr_client_hold(p->client, p->end);
+        fbr_client_call(fbr_client_hold(p->client, p->end), p->end, FBR_CH_ATTACH);
     *out = (struct fbr_hold){p, p->owner, p->object, (uint8_t)p->end};
     return 0;
 }
@@ -275,5 +281,6 @@ void fiber_pipe_close(struct fiber_pipe *p)
         fbr_owner_leave(p->host, p->end);
         fbr_owner_release(p->host);
     }
+    fbr_wipe(&p->address, sizeof(p->address));
     free(p);
 }

@@ -2,8 +2,8 @@
 
 A connection is an end of a pipe of the library. It travels as the end's address, in arguments of processes and in
 messages, and everybody who gets it holds the end: the other one reads the end of file once the last holder has closed
-the end or died. So a program closes its own copy of an end that it gave away, as with multiprocessing. But a process that
-passes a received end on in a message has to keep its copy open until the next process has connected.
+the end or died. So a program closes its own copy of an end that it gave away, as with multiprocessing. An end that a
+process has sent in a message stays open until another one has connected, or until the process that sent it ends.
 
 SPDX-License-Identifier: Apache-2.0
 """

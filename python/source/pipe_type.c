@@ -11,7 +11,6 @@
 
 struct pipe {
     PyObject_HEAD struct fiber_pipe *handle; /* NULL: closed */
-    PyObject *address;                       /* by which it was connected; NULL: opened here */
     int users;                               /* calls that run */
     int closed;                              /* atomic */
 };
@@ -270,14 +269,10 @@ static PyObject *pipe_fileno(PyObject *self, PyObject *none)
 
 static PyObject *pipe_address(PyObject *self, PyObject *none)
 {
-    struct pipe *p = (struct pipe *)self;
     struct fiber_address address;
-    struct fiber_pipe *handle;
+    struct fiber_pipe *handle = begin(self);
     int rc;
 
-    if (p->address)
-        return Py_NewRef(p->address);
-    handle = begin(self);
     if (!handle)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -330,12 +325,9 @@ static int pipe_init(PyObject *self, PyObject *args, PyObject *kwargs)
     Py_BEGIN_ALLOW_THREADS;
     rc = fiber_pipe_connect(&p->handle, &address);
     Py_END_ALLOW_THREADS;
-    if (rc < 0) {
+    if (rc < 0)
         fpy_raise(rc);
-        return -1;
-    }
-    p->address = Py_NewRef(bytes);
-    return 0;
+    return rc < 0 ? -1 : 0;
 }
 
 static PyObject *pipe_pair(PyObject *class, PyObject *oneway)
@@ -368,7 +360,6 @@ static PyObject *pipe_pair(PyObject *class, PyObject *oneway)
 static void pipe_dealloc(PyObject *self)
 {
     free_handle((struct pipe *)self);
-    Py_XDECREF(((struct pipe *)self)->address);
     fpy_free(self);
 }
 

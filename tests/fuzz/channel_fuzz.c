@@ -365,7 +365,7 @@ static void open_host(bool pipe, bool bounded)
 
     require(fbr_owner_open(&f.host, pipe ? FBR_KIND_PIPE : FBR_KIND_QUEUE, &config) == 0);
     if (pipe) {
-        fbr_owner_export_end(f.host, 1);
+        fbr_owner_call(f.host, 1, FBR_CH_EXPORT);
         fbr_owner_leave(f.host, 1);
     }
 }

@@ -68,6 +68,12 @@ def give_to_another(conn, depth):
         conn.send(-depth)
 
 
+def pass_on(conn, to):
+    to.send(conn)
+    conn.close()
+    signal.pause()
+
+
 def start(target, *args):
     p = mp.Process(target=target, args=args)
     p.start()
@@ -78,6 +84,29 @@ def finish(p):
     p.join(LONG)
     assert p.exitcode == 0
     p.close()
+
+
+def test_an_end_that_was_received_is_passed_on_and_closed():
+    mine, its = mp.Pipe()
+    reader, writer = mp.Pipe(duplex=False)
+    p = start(pass_on, its, writer)
+    its.close()
+    again = reader.recv()
+    q = start(pass_on, again, writer)
+    again.close()
+    assert not mine.poll(0)
+    last = reader.recv()
+    p.kill()
+    q.kill()
+    last.send("well")
+    assert mine.recv() == "well"
+    with pytest.raises(TypeError):
+        start(echo, last, threading.Lock())
+    last.close()
+    with pytest.raises(EOFError):
+        mine.recv()
+    p.join(LONG)
+    q.join(LONG)
 
 
 def test_objects_there_and_back():

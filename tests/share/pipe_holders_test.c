@@ -223,8 +223,10 @@ static int give_to_child(const void *arg, size_t len)
     struct fiber_process_options options = {.size = sizeof(options), .pipes = &p, .npipes = 1};
     struct fiber_queue *stay = connect_queue(&o->other);
     struct fiber_process *child;
+    struct fiber_address a;
     int rc;
 
+    CHECK(fiber_pipe_address(p, &a) == 0); /* the same one */
     CHECK(fiber_process_start(&child, o->count ? send_some : return_at_once, o, sizeof(*o),
                               &options) == 0);
     fiber_pipe_close(p);
@@ -261,6 +263,52 @@ static void test_a_grandchild_holds_the_end_that_it_was_given(void **state)
     run_grandchild(0);
 }
 
+/* Passes on the address of its end, closes the end, and waits to be killed. */
+static int pass_on_and_close(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report = connect_queue(&o->report), *stay = connect_queue(&o->other);
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_address a;
+    int rc;
+
+    CHECK(fiber_pipe_address(p, &a) == 0);
+    fiber_pipe_close(p);
+    CHECK(fiber_queue_put(report, &a, sizeof(a), -1) == 0 && fiber_queue_flush(report, -1) == 0);
+    get_number(stay, LONG_MS, &rc);
+    return 0;
+}
+
+/* Each process gets the end from one that has closed it; the last one of them is killed. */
+static void test_an_end_that_was_passed_on_stays_open(void **state)
+{
+    struct order o = {0};
+    struct fiber_queue *report = open_queue(0, &o.report), *stay = open_queue(0, &o.other);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p[3];
+
+    open_pipe(ends, 0);
+    o.end = address_of(ends[1]);
+    for (int i = 0; i < 3; i++) {
+        struct fiber_bytes b;
+
+        p[i] = start(pass_on_and_close, &o, sizeof(o));
+        if (i == 0)
+            fiber_pipe_close(ends[1]);
+        must(fiber_queue_get(report, &b, LONG_MS));
+        memcpy(&o.end, b.data, sizeof(o.end));
+        fiber_bytes_free(&b);
+        assert_int_equal(fiber_pipe_poll(ends[0], 0), 0);
+    }
+    kill_and_join(p[2]);
+    expect_end(ends[0]);
+    kill_and_join(p[0]);
+    kill_and_join(p[1]);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(report);
+    fiber_queue_close(stay);
+}
+
 static void test_options_that_name_no_ends(void **state)
 {
     struct fiber_process_options options = {.size = sizeof(options), .npipes = 1};
@@ -279,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_process_that_cannot_start_ends_its_end),
         cmocka_unit_test(test_a_close_in_the_child_ends_the_end_before_the_child),
         cmocka_unit_test(test_a_grandchild_holds_the_end_that_it_was_given),
+        cmocka_unit_test(test_an_end_that_was_passed_on_stays_open),
         cmocka_unit_test(test_options_that_name_no_ends),
     };
 
