@@ -117,6 +117,14 @@ int fbr_client_put_fault(const struct client_lane *l)
     return l->client->gone ? -EPIPE : l->put_code;
 }
 
+/* The program learns of this error. A refusal at hold_max is told once: there may be room later. */
+static int tell(struct client_lane *l, int rc)
+{
+    if (rc == -ENOBUFS)
+        l->put_code = 0;
+    return rc;
+}
+
 /* In a bounded queue the put ends when the owner has accepted the message. Under the lock. */
 static int put_and_wait(struct client_lane *l, const void *data, size_t len, uint64_t deadline)
 {
@@ -204,7 +212,8 @@ int fbr_client_put(struct fbr_client *g, int lane, const void *data, size_t len,
         if (fbr_client_writes_stream(l))
             d = fbr_direct_ref(g->direct);
         else
-            rc = g->bounded ? put_and_wait(l, data, len, deadline) : put(l, data, len, deadline);
+            rc = g->bounded ? put_and_wait(l, data, len, deadline)
+                            : tell(l, put(l, data, len, deadline));
         pthread_mutex_unlock(&g->lock);
         if (!d)
             continue;
@@ -228,7 +237,7 @@ int fbr_client_flush_lane(struct client_lane *l, uint64_t deadline)
         rc = fbr_cond_wait(&l->room, &l->client->lock, deadline);
     if (l->acked < upto && l->client->gone)
         rc = -EPIPE;
-    return l->put_code ? l->put_code : rc;
+    return tell(l, l->put_code ? l->put_code : rc);
 }
 
 int fbr_client_flush(struct fbr_client *g, int lane, int timeout_ms)

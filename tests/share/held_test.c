@@ -58,6 +58,43 @@ static void test_a_queue_that_nobody_reads_is_bounded(void **state)
     assert_int_equal(fbr_rt()->held.bytes, 0);
 }
 
+/* The same, and once more when the queue is empty again, by the same handle. */
+static int put_again(const void *arg, size_t len)
+{
+    const struct fiber_address *a = arg;
+    struct fiber_queue *q = connect_queue(&a[0]), *report = connect_queue(&a[1]),
+                       *go = connect_queue(&a[2]);
+    int rc;
+
+    CHECK(put_without_end(&a[0], sizeof(a[0])) == 0);
+    fiber_queue_flush(q, LONG_MS); /* more of them may have been refused */
+    CHECK(put_number(report, 1) == 0 && get_number(go, LONG_MS, &rc) == 1);
+    CHECK(fiber_queue_put(q, block, sizeof(block), LONG_MS) == 0);
+    CHECK(fiber_queue_flush(q, LONG_MS) == 0);
+    return 0;
+}
+
+static void test_who_was_refused_may_put_again(void **state)
+{
+    struct fiber_address a[3];
+    struct fiber_queue *q = open_queue(0, &a[0]), *report = open_queue(0, &a[1]),
+                       *go = open_queue(0, &a[2]);
+    struct fiber_process *p = start(put_again, a, sizeof(a));
+    struct fiber_bytes m;
+
+    expect_number(report, 1);
+    while (fiber_queue_get(q, &m, 0) == 0)
+        fiber_bytes_free(&m);
+    must(put_number(go, 1));
+    join(p);
+    must(fiber_queue_get(q, &m, 0));
+    assert_int_equal(m.len, BLOCK);
+    fiber_bytes_free(&m);
+    fiber_queue_close(q);
+    fiber_queue_close(report);
+    fiber_queue_close(go);
+}
+
 static int send_without_end(const void *arg, size_t len)
 {
     struct fiber_pipe *end;
@@ -135,6 +172,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_queue_that_nobody_reads_is_bounded),
+        cmocka_unit_test(test_who_was_refused_may_put_again),
         cmocka_unit_test(test_a_pipe_that_nobody_reads_is_bounded),
         cmocka_unit_test(test_a_store_is_bounded),
         cmocka_unit_test(test_a_result_above_the_bound_is_an_error_that_says_so),
