@@ -173,6 +173,9 @@ typedef int (*fpy_wait_fn)(void *call, int timeout_ms);
  * negative: none) is over. The GIL is given up meanwhile, and signals are handled every 100 ms.
  * Returns the answer of the call, or FPY_RAISED. */
 int fpy_wait(fpy_wait_fn fn, void *call, double timeout);
+/* The same for a call that is costly to repeat: handles signals after 100 ms, then less and less
+ * often, down to once in slice_max ms. */
+int fpy_wait_longer(fpy_wait_fn fn, void *call, double timeout, int slice_max);
 /* For PyArg_Parse "O&": None is no timeout (-1.0), and a negative number is 0, as in
  * multiprocessing. */
 int fpy_timeout(PyObject *object, void *timeout);

@@ -22,17 +22,22 @@ static double now(void)
 }
 
 /* Rounded up: a timeout is never over too early. */
-static int slice_of(double left)
+static int slice_of(double left, int slice)
 {
     double ms = ceil(left * 1000);
 
-    return ms > SLICE_MS ? SLICE_MS : ms < 0 ? 0 : (int)ms;
+    return ms > slice ? slice : ms < 0 ? 0 : (int)ms;
 }
 
 int fpy_wait(fpy_wait_fn fn, void *call, double timeout)
 {
+    return fpy_wait_longer(fn, call, timeout, SLICE_MS);
+}
+
+int fpy_wait_longer(fpy_wait_fn fn, void *call, double timeout, int slice_max)
+{
     double end = timeout > 0 ? now() + timeout : 0;
-    int ms = timeout < 0 ? SLICE_MS : slice_of(timeout), rc;
+    int slice = SLICE_MS, ms = timeout < 0 ? slice : slice_of(timeout, slice), rc;
 
     for (;;) {
         Py_BEGIN_ALLOW_THREADS;
@@ -43,9 +48,8 @@ int fpy_wait(fpy_wait_fn fn, void *call, double timeout)
         fpy_ctrl_c_again();
         if (PyErr_CheckSignals() < 0)
             return FPY_RAISED;
-        if (timeout < 0)
-            continue;
-        ms = timeout > 0 ? slice_of(end - now()) : 0;
+        slice = 2 * slice < slice_max ? 2 * slice : slice_max;
+        ms = timeout < 0 ? slice : timeout > 0 ? slice_of(end - now(), slice) : 0;
         if (ms == 0)
             return rc;
     }

@@ -14,6 +14,11 @@ struct queue {
 
 FPY_HANDLE_OF(queue, "the queue was not opened")
 
+/* While a bounded queue is full, each slice of the wait of a put withdraws the message and sends it
+ * again: that of a long message should not keep the network busy. */
+#define LONG_BYTES (64u << 10)
+#define LONG_SLICE_MS 1000
+
 static Py_ssize_t count_kept(const struct queue *q)
 {
     return q->kept ? PyList_Size(q->kept) : 0;
@@ -96,7 +101,8 @@ static PyObject *queue_put(PyObject *self, PyObject *args)
     if (!m.handle || !PyArg_ParseTuple(args, "y*O&", &data, fpy_timeout, &seconds))
         return NULL;
     m.bytes = (struct fiber_bytes){data.buf, (size_t)data.len};
-    rc = fpy_wait(put, &m, seconds);
+    rc = m.bytes.len > LONG_BYTES ? fpy_wait_longer(put, &m, seconds, LONG_SLICE_MS)
+                                  : fpy_wait(put, &m, seconds);
     PyBuffer_Release(&data);
     if (rc == FPY_RAISED)
         return NULL;

@@ -255,6 +255,36 @@ def test_the_death_of_a_maker_ends_the_gets(start):
         q.qsize()
 
 
+def put_bytes(q, up, size):
+    data = bytes(size)
+    up.put(None)
+    q.put(data)
+
+
+def switches(process):
+    """How often the threads of a process have waited."""
+    folder, count = "/proc/%d/task/" % process.pid, 0
+    for thread in os.listdir(folder):
+        with open(folder + thread + "/status") as f:
+            count += sum(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches"))
+    return count
+
+
+def test_a_long_object_that_waits_for_room_is_not_sent_again_and_again(start):
+    q, up = mp.Queue(1), mp.Queue()
+    q.put(None)
+    putters = [start(put_bytes, q, up, size) for size in (1, 1 << 20)]
+    for _ in putters:
+        up.get(timeout=LONG)
+    threading.Event().wait(0.2)
+    before = [switches(p) for p in putters]
+    threading.Event().wait(1.5)
+    short, long = (switches(p) - count for p, count in zip(putters, before))
+    assert long < short / 2
+    assert sorted(len(q.get() or b"") for _ in range(3)) == [0, 1, 1 << 20]
+    assert all(map(well, putters))
+
+
 def test_a_signal_interrupts_a_get():
     q = mp.Queue()
 
