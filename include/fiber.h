@@ -305,7 +305,7 @@ FIBER_API int fiber_queue_fd(struct fiber_queue *q);
 FIBER_API int fiber_queue_flush(struct fiber_queue *q, int timeout_ms);
 /* Stores the number of messages that wait in the queue. The number may change at any time. In the
  * owner's process, messages that others are known to have taken do not count, and a receiver that
- * is frozen delays the answer by at most 5 s, once. -EPIPE: the owner is gone. */
+ * is frozen delays the answer by about 5 s, once. -EPIPE: the owner is gone. */
 FIBER_API int fiber_queue_size(struct fiber_queue *q, size_t *messages);
 /* Ends all puts, by any process. Gets continue until the queue is drained, and then fail with
  * -EPIPE. */

@@ -18,7 +18,8 @@
 
 /* ---- The stream, under the lock ---- */
 
-void fbr_owner_end_returns(struct fbr_owner *h)
+/* Waits no more for messages that the peer of the stream had not read. */
+static void end_returns(struct fbr_owner *h)
 {
     if (!h->returns_by_ms)
         return;
@@ -34,7 +35,7 @@ static void end_returns_of(struct fbr_owner *h, uint64_t peer)
     if (h->direct_peer != peer)
         return;
     h->asked_back = true; /* if it has left, there is nobody to ask */
-    fbr_owner_end_returns(h);
+    end_returns(h);
 }
 
 /* Drops the stream, which is not needed any more. */
@@ -467,7 +468,7 @@ static void take_direct(struct lane *l, uint64_t peer, struct fbr_cur *c)
     if (!fbr_cur_ok(c))
         return;
     if (h->direct && !h->streams && fbr_direct_stopped(h->direct)) {
-        fbr_owner_end_returns(h);
+        end_returns(h);
         drop_direct(h);
     }
     if (may_stream(h, l->number, peer) &&
@@ -696,7 +697,8 @@ static void on_peer_gone(void *user, uint64_t peer)
     unlock(h);
 }
 
-void fbr_owner_drop_recalls(struct lane *l)
+/* From now on no process waits for clients whose recall is overdue. */
+static void drop_recalls(struct lane *l)
 {
     struct pending *r, *next;
     uint64_t now = fbr_now_ms();
@@ -718,11 +720,11 @@ static void on_time(void *user)
 
     pthread_mutex_lock(&h->lock);
     if (h->returns_by_ms && fbr_now_ms() >= h->returns_by_ms)
-        fbr_owner_end_returns(h); /* for example, the peer is frozen */
+        end_returns(h); /* for example, the peer is frozen */
     for (int i = 0; i < h->n_lanes; i++) {
         struct lane *l = &h->lanes[i];
 
-        fbr_owner_drop_recalls(l);
+        drop_recalls(l);
         fbr_queue_engine_press(l->engine);
         if (l->recalled || l->parked || l->puts || h->returns_by_ms)
             fbr_owner_remind(l);

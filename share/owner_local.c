@@ -38,15 +38,8 @@ static int wait_returns(struct lane *l, uint64_t deadline)
     struct fbr_owner *h = l->host;
     int rc = 0;
 
-    while (rc == 0 && !h->over && h->returns_by_ms && (int)l->number == h->near) {
-        uint64_t by = h->returns_by_ms < deadline ? h->returns_by_ms : deadline;
-
-        rc = fbr_cond_wait(&l->room, &h->lock, by);
-        if (rc < 0 && by < deadline) { /* for example, the peer is frozen */
-            fbr_owner_end_returns(h);
-            rc = 0;
-        }
-    }
+    while (rc == 0 && !h->over && h->returns_by_ms && (int)l->number == h->near)
+        rc = fbr_cond_wait(&l->room, &h->lock, deadline);
     return rc;
 }
 
@@ -125,28 +118,20 @@ static int try_get(struct lane *l, struct fiber_bytes *out)
 /* Under the lock. */
 static int wait_get(struct lane *l, struct fiber_bytes *out, int timeout_ms)
 {
-    uint64_t deadline = fbr_deadline(timeout_ms), last = deadline;
+    uint64_t deadline = fbr_deadline(timeout_ms);
     bool waiting = false, over = false;
     int rc = -ESTALE;
 
     while (!fbr_owner_by_stream(l) && ((rc = try_get(l, out)) == -EAGAIN || rc == -EINPROGRESS)) {
-        uint64_t until = deadline;
+        /* a message on its way back counts as here, until its recall is overdue */
+        bool comes = rc == -EINPROGRESS && timeout_ms == 0;
 
-        if (over || (rc == -EAGAIN && timeout_ms == 0))
+        if (over || (timeout_ms == 0 && !comes))
             break;
-        if (rc == -EINPROGRESS) { /* a message on its way back counts as here */
-            until = fbr_now_ms() + OVERDUE_MS + 1;
-            if (timeout_ms == 0 && last == deadline)
-                last = until;
-            until = until < deadline || timeout_ms == 0 ? until : deadline;
-        }
         if (!waiting)
             fbr_queue_engine_wait(l->engine);
         waiting = true;
-        if (fbr_cond_wait(&l->arrived, &l->host->lock, until) == 0)
-            continue;
-        fbr_owner_drop_recalls(l);
-        over = fbr_now_ms() >= last;
+        over = fbr_cond_wait(&l->arrived, &l->host->lock, comes ? UINT64_MAX : deadline) < 0;
     }
     if (waiting)
         fbr_queue_engine_unwait(l->engine);
@@ -308,19 +293,15 @@ int fbr_owner_size(struct fbr_owner *h, int lane, size_t *n)
 {
     struct lane *l = &h->lanes[lane];
     struct fbr_queue_engine_stats s;
-    uint64_t until;
     int rc = -EPIPE;
 
     pthread_mutex_lock(&h->lock);
     if (h->over)
         goto out;
     fbr_queue_engine_settle(l->engine);
-    until = fbr_now_ms() + OVERDUE_MS + 1; /* then its recalls are overdue */
-    do
+    do /* until the recalls are answered or overdue */
         fbr_queue_engine_stats(l->engine, &s);
-    while (s.recalls && !h->over && fbr_cond_wait(&l->arrived, &h->lock, until) == 0);
-    if (s.recalls) /* a consumer is frozen: the next call need not wait for it again */
-        fbr_owner_drop_recalls(l);
+    while (s.recalls && !h->over && fbr_cond_wait(&l->arrived, &h->lock, UINT64_MAX) == 0);
     *n = fbr_owner_count(l);
     rc = 0;
 out:

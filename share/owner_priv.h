@@ -8,9 +8,9 @@
 #include "share/channel.h"
 #include "share/direct.h"
 
-/* The others no longer wait for a client that has not answered a recall for this long. If a client
- * that works answers later, because many processes want its processor, its messages may come back
- * out of order. */
+/* The others no longer wait for a client that has not answered a recall for about this long. If a
+ * client that works answers later, because many processes want its processor, its messages may come
+ * back out of order. */
 #define OVERDUE_MS 5000
 
 /* Something that a client still gets, or has to send; or only that there is such a client. */
@@ -87,14 +87,10 @@ struct fbr_owner {
 
 /* Arranges a call of on_time, which looks after everything that waits in this lane. */
 void fbr_owner_remind(struct lane *l);
-/* From now on no process waits for clients whose recall is overdue. */
-void fbr_owner_drop_recalls(struct lane *l);
 /* The number of messages that a get, now or later, can take. */
 size_t fbr_owner_count(const struct lane *l);
 /* Whether the next message of this lane comes by the stream, or must be looked for there first. */
 bool fbr_owner_by_stream(const struct lane *l);
-/* Waits no more for messages that the peer of the stream had not read. */
-void fbr_owner_end_returns(struct fbr_owner *h);
 /* Another process has an end as well: messages that the first process has not read come back, for
  * the processes that ask. */
 void fbr_owner_second_holder(struct fbr_owner *h);
