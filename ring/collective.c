@@ -288,7 +288,7 @@ int fbr_collective_open(struct fbr_collective **out, uint32_t size, struct fiber
     c->service.user = c;
     pthread_mutex_init(&c->lock, NULL);
     if ((rc = fbr_service_open(&c->service)) < 0 ||
-        (rc = fbr_address_here(c->service.id, FBR_KIND_RING, 0, address)) < 0) {
+        (rc = fbr_address_here(fbr_object_id(c->service.object), FBR_KIND_RING, 0, address)) < 0) {
         fbr_collective_close(c);
         return rc;
     }

@@ -615,8 +615,6 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     struct fbr_object_client *r = p->remote;
     int rc;
 
-    if (n > 7)
-        return -EINVAL;
     if (is_dead(p))
         return -EPIPE;
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);

@@ -45,7 +45,7 @@ static void notify_gone(struct fbr_share *s, uint64_t id, uint64_t to);
 static void cut_off(struct peer *p);
 
 /* No callback runs, and none will. */
-static void end_retired(struct fbr_object *o)
+static void end_object(struct fbr_object *o)
 {
     struct fbr_share *s = o->share;
 
@@ -53,7 +53,8 @@ static void end_retired(struct fbr_object *o)
     HASH_DELETE(hh, s->objects, o);
     pthread_mutex_unlock(&s->lock);
     notify_gone(s, o->id, 0);
-    o->done(o->user);
+    if (o->done)
+        o->done(o->user);
     free(o);
 }
 
@@ -83,7 +84,7 @@ static void release(struct fbr_object *o)
     last = last && o->done;
     pthread_mutex_unlock(&s->lock);
     if (last)
-        end_retired(o);
+        end_object(o);
 }
 
 /* Notifies one peer, or all (0), that an object does not exist (any more), by a record without a
@@ -518,8 +519,6 @@ int fbr_object_send(struct fbr_object *o, uint64_t to, const struct iovec *iov, 
     struct peer *p;
     int rc;
 
-    if (n > 7)
-        return -EINVAL;
     memcpy(all + 1, iov, sizeof(*iov) * (size_t)n);
     pthread_mutex_lock(&s->lock);
     HASH_FIND(hh, s->peers, &to, sizeof(to), p);
@@ -570,10 +569,8 @@ void fbr_object_close(struct fbr_object *o)
     o->closed = true;
     while (o->busy)
         pthread_cond_wait(&s->idle, &s->lock);
-    HASH_DELETE(hh, s->objects, o);
     pthread_mutex_unlock(&s->lock);
-    notify_gone(s, o->id, 0);
-    free(o);
+    end_object(o);
 }
 
 void fbr_object_retire(struct fbr_object *o, void (*done)(void *))
@@ -586,7 +583,7 @@ void fbr_object_retire(struct fbr_object *o, void (*done)(void *))
     idle = o->busy == 0;
     pthread_mutex_unlock(&o->share->lock);
     if (idle)
-        end_retired(o);
+        end_object(o);
 }
 
 void *fbr_object_hold(const struct fbr_address *a, const struct fbr_object_ops *ops,

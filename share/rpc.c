@@ -269,8 +269,6 @@ int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t dea
     size_t len = 0;
     int rc;
 
-    if (n > 6)
-        return -EINVAL;
     for (int i = 0; i < n; i++)
         len += iov[i].iov_len;
     if (len + FBR_RPC_ROOM > fbr_config_size(r->shared.share->rt->config, "max_message"))

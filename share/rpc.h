@@ -45,9 +45,9 @@ struct fbr_rpc;
 
 /* Connects, or joins the connection that this process has. 0, or kept. */
 int fbr_rpc_open(struct fbr_rpc **r, const struct fbr_address *a);
-/* Starts a call. Waits, at most until the deadline, while too many bytes of this process's calls
- * there have no answer. -EPIPE: the object is gone; -EMSGSIZE: above max_message; -ETIMEDOUT;
- * -ENOMEM. No error is kept. */
+/* Starts a call of at most 6 parts. Waits, at most until the deadline, while too many bytes of this
+ * process's calls there have no answer. -EPIPE: the object is gone; -EMSGSIZE: above max_message;
+ * -ETIMEDOUT; -ENOMEM. No error is kept. */
 int fbr_rpc_call(struct fbr_rpc *r, const struct iovec *iov, int n, uint64_t deadline,
                  struct fiber_future **f);
 /* Waits until every call that this process has made is answered: 0, or -ETIMEDOUT if no call was
@@ -89,7 +89,6 @@ struct fbr_rpc_service_ops {
 
 struct fbr_rpc_service {
     struct fbr_object *object;
-    uint64_t id; /* the object's */
     const struct fbr_rpc_service_ops *ops;
     void *user;
     size_t limit; /* bytes of an answer, at most */

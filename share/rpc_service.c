@@ -48,16 +48,11 @@ static const struct fbr_object_ops object_ops = {.on_record = on_record, .on_gon
 int fbr_service_open(struct fbr_rpc_service *s)
 {
     struct fbr_runtime *rt = fbr_rt();
-    int rc;
 
     if (!rt)
         return fbr_kept();
     s->limit = fbr_config_size(rt->config, "max_message") - FBR_RPC_ROOM;
-    rc = fbr_object_open(&s->object, &object_ops, s);
-    if (rc < 0)
-        return rc;
-    s->id = fbr_object_id(s->object);
-    return 0;
+    return fbr_object_open(&s->object, &object_ops, s);
 }
 
 void fbr_service_answer(struct fbr_rpc_service *s, uint64_t peer, uint64_t call, int code,

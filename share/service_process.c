@@ -193,7 +193,7 @@ int fbr_service_process_announce(struct fbr_rpc_service *s, enum fbr_kind kind)
 
     if (!rt || !rt->child)
         return fbr_keep(-EPERM, "this process was not started by a Fiber process");
-    rc = fbr_address_here(s->id, kind, 0, &address);
+    rc = fbr_address_here(fbr_object_id(s->object), kind, 0, &address);
     if (rc < 0)
         return rc;
     fbr_child_on_frame(rt->child, on_parent_frame, s);

@@ -66,8 +66,9 @@ uint64_t fbr_object_id(const struct fbr_object *o);
 /* The address of an object of this process. */
 int fbr_address_here(uint64_t object, enum fbr_kind kind, uint8_t flags,
                      struct fiber_address *address);
-/* Sends a record to a peer; any thread. -EPIPE: the peer is gone. -ENOMEM: the record is missing,
- * so the peer is disconnected. Never waits: a record that the peer has not read yet is queued. */
+/* Sends a record of at most 7 parts to a peer; any thread. -EPIPE: the peer is gone. -ENOMEM: the
+ * record is missing, so the peer is disconnected. Never waits: a record that the peer has not read
+ * yet is queued. */
 int fbr_object_send(struct fbr_object *o, uint64_t peer, const struct iovec *iov, int n);
 /* Bytes that are queued for the peer, from all objects. */
 size_t fbr_object_queued(struct fbr_object *o, uint64_t peer);
@@ -108,8 +109,8 @@ struct fbr_proxy;
  * 0, or kept. */
 int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
                    const struct fbr_proxy_ops *ops, void *user);
-/* Sends a record to the object; any thread. Never waits: the caller limits how much it sends.
- * `more`: another record follows at once. -EPIPE: the object is gone. */
+/* Sends a record of at most 7 parts to the object; any thread. Never waits: the caller limits how
+ * much it sends. `more`: another record follows at once. -EPIPE: the object is gone. */
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
 /* The user has a record that can wait for the next one. True: ops->tick is called within about 0.5
  * ms. False: no tick comes, send the record now. (Just after a record has arrived, the connection's
