@@ -94,17 +94,23 @@ void fbr_client_notify_news(struct fbr_client *g, bool more)
             ask(&g->lanes[i], 0, more);
 }
 
-/* Reports news that may wait for the next record. */
-static void notify_soon(struct client_lane *l)
+/* Reports news that may wait for the next record, or even (`late`) for the next get: a program that
+ * waits in slices waits again at once. */
+static void notify_later(struct client_lane *l, bool late)
 {
     struct fbr_client *g = l->client;
 
     if (!is_news(l))
         return;
     if (!g->later)
-        g->later = fbr_proxy_later(g->shared.proxy);
+        g->later = fbr_proxy_later(g->shared.proxy, late);
     if (!g->later)
         ask(l, 0, false);
+}
+
+static void notify_soon(struct client_lane *l)
+{
+    notify_later(l, false);
 }
 
 /* ---- Records of the owner ---- */
@@ -267,6 +273,8 @@ static void take(struct client_lane *l, struct fiber_bytes *out)
  * knows, may send more, it sends the next message without a report. */
 static int notify_hungry(struct client_lane *l, uint64_t probe)
 {
+    if (!probe && !is_news(l)) /* it waited a moment ago, too */
+        return 0;
     if (!probe && l->ahead && l->last_seq - l->told.taken < l->told.want &&
         !fbr_proxy_ack_due(l->client->shared.proxy)) {
         notify_soon(l);
@@ -346,7 +354,7 @@ static int wait_hungry(struct client_lane *l, bool empty, bool looks, uint64_t d
         return 0;
     if (get_fault(l))
         return get_fault(l);
-    notify_soon(l); /* no longer hungry */
+    notify_later(l, true); /* no longer hungry */
     return rc < 0 ? rc : -ETIMEDOUT;
 }
 

@@ -79,8 +79,10 @@ struct fbr_object_client {
     bool has_thread;
     /* Atomic. */
     bool stop;
-    bool watching;    /* the thread waits for room */
-    bool hurry, calm; /* the connection's thread */
+    bool watching; /* the thread waits for room */
+    /* The connection's thread. */
+    bool hurry, calm;
+    uint64_t beat_at_ms;
 };
 
 static void release(struct fbr_object_client *r);
@@ -213,12 +215,19 @@ static int flush_rest(struct fbr_object_client *r)
     return rc < 0 ? rc : 0;
 }
 
+/* A beat is due when nothing has arrived for so long. */
+static void set_beat(struct fbr_object_client *r)
+{
+    r->beat_at_ms = fbr_deadline(fbr_data_client_beat_ms(r->up));
+}
+
 /* Takes the records that have come. The owner is notified at once that we have them, unless a
  * thread will send it a record soon. */
 static int take_in(struct fbr_object_client *r)
 {
     int rc = 0, got;
 
+    set_beat(r);
     do {
         set_awake(r, true);
         r->hurry = false;
@@ -230,43 +239,51 @@ static int take_in(struct fbr_object_client *r)
 }
 
 /* Handles the next event, or a timeout without one. */
-static int turn(struct fbr_object_client *r, struct pollfd p[3], const struct timespec *idle)
+static int turn(struct fbr_object_client *r, struct pollfd p[3])
 {
-    static const struct timespec soon = {.tv_nsec = LATER_NS};
+    const int ms = fbr_ms_until(r->beat_at_ms);
+    const struct timespec soon = {.tv_nsec = LATER_NS},
+                          idle = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     bool awake = r->awake; /* only this thread sets it */
     uint64_t count;
     int n, rc;
 
     p[2].fd = r->watching ? fbr_data_client_room_fd(r->up) : -1;
-    n = ppoll(p, 3, awake ? &soon : idle, NULL);
+    n = ppoll(p, 3, awake ? &soon : &idle, NULL);
     if (n < 0)
         return 0;
     if (n == 0)
         set_awake(r, false);
     if (p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
         fbr_debug("remote: wake: %m");
+    if (p[1].revents)
+        set_awake(r, true);
     if ((n == 0 || p[1].revents || p[2].revents) && (rc = flush_rest(r)) < 0)
         return rc;
-    if (n > 0)
-        return p[0].revents ? take_in(r) : 0;
+    if (p[0].revents)
+        return take_in(r);
+    if (awake)
+        return 0;
     if (fbr_data_client_lost(r->up))
         return -EPIPE;
-    return awake ? 0 : fbr_data_client_beat(r->up, false);
+    if (fbr_now_ms() < r->beat_at_ms)
+        return 0;
+    set_beat(r);
+    return fbr_data_client_beat(r->up, false);
 }
 
 static void *receive(void *arg)
 {
     struct fbr_object_client *r = arg;
-    const int beat = fbr_data_client_beat_ms(r->up);
-    const struct timespec idle = {.tv_sec = beat / 1000, .tv_nsec = beat % 1000 * 1000000};
     struct pollfd p[3] = {{.fd = fbr_data_client_fd(r->up), .events = POLLIN},
                           {.fd = r->wake, .events = POLLIN},
                           {.events = POLLIN}};
     int rc = 0;
 
     pthread_setname_np(pthread_self(), "fbr-remote");
+    set_beat(r);
     while (rc == 0 && !__atomic_load_n(&r->stop, __ATOMIC_SEQ_CST))
-        rc = turn(r, p, &idle);
+        rc = turn(r, p);
     if (rc < 0)
         break_off(r, rc);
     return NULL;
@@ -630,13 +647,15 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     return rc < 0 ? -EPIPE : 0;
 }
 
-bool fbr_proxy_later(struct fbr_proxy *p)
+bool fbr_proxy_later(struct fbr_proxy *p, bool wakes)
 {
     struct fbr_object_client *r = p->remote;
     bool later;
 
     pthread_mutex_lock(&r->share->lock);
-    later = r->awake && !p->gone;
+    later = (r->awake || wakes) && !p->gone;
+    if (later && !r->awake)
+        wake(r);
     if (later && !p->later) {
         p->later = true;
         if (!r->later)

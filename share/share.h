@@ -114,8 +114,8 @@ int fbr_proxy_open(struct fbr_proxy **p, const struct fbr_address *a,
 int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool more);
 /* The user has a record that can wait for the next one. True: ops->tick is called within about 0.5
  * ms. False: no tick comes, send the record now. (Just after a record has arrived, the connection's
- * thread is awake soon; this call does not wake the thread.) */
-bool fbr_proxy_later(struct fbr_proxy *p);
+ * thread is awake soon; this call wakes the thread only if `wakes`.) */
+bool fbr_proxy_later(struct fbr_proxy *p, bool wakes);
 /* From on_record: this record wakes a thread that will soon send a record to the owner, or wait for
  * it, and no other record is expected. The notice to the owner that it can send its next message
  * may then go a little later, together with that record. */

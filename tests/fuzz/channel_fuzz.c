@@ -214,7 +214,7 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     return f.gone ? -EPIPE : 0;
 }
 
-bool fbr_proxy_later(struct fbr_proxy *p)
+bool fbr_proxy_later(struct fbr_proxy *p, bool wakes)
 {
     return p == &f.proxy && f.read % 2;
 }

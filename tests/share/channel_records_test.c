@@ -738,9 +738,46 @@ static void test_no_record_comes_before_the_receiver_knows_its_proxy(void **stat
     fiber_queue_close(report);
 }
 
+/* Waits in slices, as a program does that looks for signals. */
+static int get_in_slices(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *q = connect_queue(&o->channel);
+    int rc;
+
+    for (int i = 0; i < 20; i++)
+        CHECK(get_number(q, 10, &rc) == UINT64_MAX && rc == -ETIMEDOUT);
+    CHECK(put_number(connect_queue(&o->report), 1) == 0);
+    return 0;
+}
+
+static void test_a_wait_in_slices_asks_about_once(void **state)
+{
+    struct fiber_queue *report;
+    struct fiber_process *p;
+    struct order order;
+    struct owner o;
+    int asks = 0;
+
+    report = open_queue(0, &order.report);
+    owner_open(&o, FBR_KIND_QUEUE, 0);
+    order.channel = o.address;
+    p = start(get_in_slices, &order, sizeof(order));
+    expect_number(report, 1);
+    pthread_mutex_lock(&o.lock);
+    for (uint32_t i = 0; i < o.n; i++)
+        asks += o.ops[i] == FBR_CH_ASK;
+    pthread_mutex_unlock(&o.lock);
+    assert_in_range(asks, 1, 20); /* two for each slice that is interrupted for a while */
+    join(p);
+    fbr_object_close(o.object);
+    fiber_queue_close(report);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_wait_in_slices_asks_about_once),
         cmocka_unit_test(test_a_stream_that_begins_late_raises_the_descriptor),
         cmocka_unit_test(test_a_send_that_waited_goes_by_the_new_stream),
         cmocka_unit_test(test_no_number_of_a_batch_evades_the_limit_of_memory),

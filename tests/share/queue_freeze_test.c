@@ -312,6 +312,63 @@ static void test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out(
     run_given_up(true);
 }
 
+/* Waits in slices for longer than its silence may last, and gets a message then. */
+static int wait_in_slices(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    uint64_t until = now_ms() + 4000, n;
+    struct fiber_queue *q;
+    int rc;
+
+    beat_fast();
+    q = connect_queue(&o->queue);
+    while ((n = get_number(q, 20, &rc)) == UINT64_MAX && now_ms() < until)
+        CHECK(rc == -ETIMEDOUT);
+    CHECK(put_number(connect_queue(&o->report), 1) == 0);
+    CHECK(get_number(q, LONG_MS, &rc) == 1);
+    return 0;
+}
+
+/* Owns a queue, and puts a number when it is told to. */
+static int own_and_put(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_queue *report, *q, *words;
+    struct fiber_address a[2];
+    int rc;
+
+    beat_fast();
+    report = connect_queue(&o->report);
+    q = open_queue(0, &a[0]);
+    words = open_queue(0, &a[1]);
+    CHECK(fiber_queue_put(report, a, sizeof(a), -1) == 0);
+    CHECK(get_number(words, LONG_MS, &rc) == 1 && put_number(q, 1) == 0);
+    CHECK(get_number(words, LONG_MS, &rc) == 2);
+    return 0;
+}
+
+static void test_a_receiver_that_waits_in_slices_is_not_given_up(void **state)
+{
+    struct fiber_queue *report = plain_queue(0), *words;
+    struct order o = order_for(NULL, report);
+    struct fiber_process *owner = start(own_and_put, &o, sizeof(o)), *p;
+    struct fiber_bytes b;
+
+    must(fiber_queue_get(report, &b, LONG_MS));
+    assert_int_equal(b.len, 2 * sizeof(o.queue));
+    memcpy(&o.queue, b.data, sizeof(o.queue));
+    must(fiber_queue_connect(&words, (struct fiber_address *)b.data + 1));
+    fiber_bytes_free(&b);
+    p = start(wait_in_slices, &o, sizeof(o));
+    expect_number(report, 1);
+    must(put_number(words, 1));
+    join(p);
+    must(put_number(words, 2));
+    join(owner);
+    fiber_queue_close(words);
+    fiber_queue_close(report);
+}
+
 /* ---- An owner that is stopped ---- */
 
 /* Owns a queue, and tells its address and then what it got there. */
@@ -425,6 +482,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_message_for_a_receiver_that_freezes_in_get_waits_for_it_alone),
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_it_was_stopped_finds_out),
         cmocka_unit_test(test_a_receiver_that_was_given_up_while_its_machine_slept_finds_out),
+        cmocka_unit_test(test_a_receiver_that_waits_in_slices_is_not_given_up),
         cmocka_unit_test(test_what_was_put_before_the_end_waits_for_a_stopped_owner),
         cmocka_unit_test(test_close_waits_once_for_a_stopped_owner),
     };
