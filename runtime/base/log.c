@@ -108,13 +108,13 @@ static size_t make_head(enum fbr_log_level level, char *head, size_t size)
 static size_t put_line(char *line, size_t at, const char *head, size_t head_len, const char *text,
                        size_t len)
 {
-    size_t room = FBR_LOG_LINE - 1 - at;
+    size_t room;
 
-    if (room < head_len + 4)
+    if (at + head_len + 4 >= FBR_LOG_LINE)
         return at;
     memcpy(line + at, head, head_len);
     at += head_len;
-    room -= head_len;
+    room = FBR_LOG_LINE - 1 - at;
     memcpy(line + at, text, len < room ? len : room);
     if (len > room)
         memcpy(line + at + room - 3, "...", 3);

@@ -157,6 +157,27 @@ static void a_long_line_is_cut_and_marked(void **state)
     free(text);
 }
 
+/* A line that fills the whole record leaves no room for the lines after it. */
+static void lines_behind_a_long_line_are_cut_off(void **state)
+{
+    char text[FBR_LOG_LINE];
+
+    for (size_t n = FBR_LOG_LINE - 64; n < FBR_LOG_LINE - 2; n++) {
+        const char *line;
+
+        memset(text, 'y', sizeof(text));
+        memset(text, 'z', n);
+        text[n] = '\n';
+        text[sizeof(text) - 1] = '\0';
+        fbr_warn("%s", text);
+        line = next_line();
+        assert_memory_equal(line, "warn: zz", 8);
+        assert_true(strlen(line) < FBR_LOG_LINE);
+        assert_int_equal(line[strlen(line) - 1], '\n');
+        assert_string_equal(next_line(), "");
+    }
+}
+
 static void empty_text_is_a_line(void **state)
 {
     fbr_warn("%s", "");
@@ -304,6 +325,7 @@ int main(void)
         log_test(errno_survives_a_broken_stderr),
         log_test(control_characters_cannot_reach_the_terminal),
         log_test(a_long_line_is_cut_and_marked),
+        log_test(lines_behind_a_long_line_are_cut_off),
         log_test(empty_text_is_a_line),
         log_test(lines_of_threads_do_not_mix),
         log_test(a_full_stderr_costs_lines_but_no_thread_waits_in_it),
