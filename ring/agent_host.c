@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -293,11 +294,13 @@ static void host_left(void *user, uint32_t job, uint32_t rank)
 
 static void host_abort(void *user, uint32_t job, uint32_t rank, int code, const char *text)
 {
+    char reason[FBR_RING_REASON]; /* the launcher takes no longer one */
     struct fbr_buf b;
 
+    snprintf(reason, sizeof(reason), "%s", text);
     fbr_agent_about(&b, job, rank);
     fbr_put_u32(&b, (uint32_t)code);
-    fbr_put_str(&b, text);
+    fbr_put_str(&b, reason);
     fbr_agent_send(agent_of(user), FBR_RING_ABORT, &b);
 }
 

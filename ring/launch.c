@@ -560,7 +560,7 @@ static void on_abort(struct ring_agent *a, struct fbr_cur *body)
     uint32_t n;
     struct ring_rank *k = get_rank(a->ring, body, &j, &n);
     int code = (int)fbr_get_u32(body);
-    char text[512];
+    char text[FBR_RING_REASON];
 
     fbr_get_str(body, text, sizeof(text));
     if (!k || !fbr_cur_ok(body))

@@ -53,3 +53,4 @@ enum fbr_ring_frame {
 #define FBR_RING_WINDOW (8u << 20)
 #define FBR_RING_STDIN_WINDOW (1u << 20)
 #define FBR_RING_PATH 4096
+#define FBR_RING_REASON 512 /* of an ABORT, with its NUL */

@@ -292,7 +292,15 @@ test_suspended_run_is_not_given_up_by_far_agents() {
     leaves_nothing
 }
 
-run_tests test_killed_launcher_leaves_nothing test_killed_launcher_of_mpi_ranks_leaves_nothing \
+# MPICH gives its error stack as the reason, which has thousands of bytes.
+test_an_abort_with_a_long_reason_ends_the_run() {
+    fiber_run 7 -n 1 bash -c \
+        "$nap"'printf "cmd=init pmi_version=1\ncmd=abort exitcode=7 error_msg=%0600d\n" 0 >&3; nap 600' || return
+    says 'called abort with code 7: 000'
+}
+
+run_tests test_an_abort_with_a_long_reason_ends_the_run test_killed_launcher_leaves_nothing \
+    test_killed_launcher_of_mpi_ranks_leaves_nothing \
     test_killed_launcher_of_ranks_that_ignore_everything_leaves_nothing test_killed_agent_fails_the_run \
     test_ranks_of_an_agent_that_is_told_to_end_may_save test_user_signals_of_an_agent_reach_its_ranks test_killed_agent_takes_what_its_ranks_forked_along \
     test_frozen_agent_is_given_up test_frozen_rank_is_ended_with_the_others test_what_a_rank_forked_goes_with_the_run \
