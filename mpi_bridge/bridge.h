@@ -129,7 +129,7 @@ struct fbr_bridge_host {
     int (*publish)(void *user, uint32_t job, uint32_t rank, const char *key, const void *value,
                    size_t len, fbr_bridge_done *done, void *arg);
     /* Looks up a name. The answer is u32 job and u32 rank of the publisher, then the value.
-     * wait_ms: 0 looks once (-ENOENT), -1 waits for ever. */
+     * wait_ms: 0 looks once (-ENOENT), -1 waits for ever; or the time to wait (-ETIMEDOUT). */
     int (*lookup)(void *user, const char *key, int wait_ms, fbr_bridge_done *done, void *arg);
     /* Takes back a name; key NULL: all names of that rank. */
     int (*unpublish)(void *user, uint32_t job, uint32_t rank, const char *key,

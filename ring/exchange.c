@@ -399,7 +399,7 @@ void fbr_exchange_tick(struct fbr_exchange *x, uint64_t now_ms)
     DL_FOREACH_SAFE(x->waiters, w, next) {
         if (w->deadline > now_ms)
             continue;
-        x->answer(x->user, w->agent, w->request, -ENOENT, NULL, 0);
+        x->answer(x->user, w->agent, w->request, -ETIMEDOUT, NULL, 0);
         drop_waiter(x, w);
     }
 }
