@@ -37,9 +37,27 @@ static void add_variable(struct fbr_env *e, const pmix_info_t *info)
         fbr_env_default(e, v->envar, "%s", v->value);
 }
 
-static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app *to)
+/* -ENOSYS: the caller requires one that has no effect here. Others that have none, such as those
+ * for the placement, are ignored. */
+static int take_infos(struct app *a, struct fbr_bridge_app *to, const pmix_info_t *infos, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_variable(&infos[i]))
+            add_variable(&a->env, &infos[i]);
+        else if (PMIX_CHECK_KEY(&infos[i], PMIX_WDIR) && infos[i].value.type == PMIX_STRING)
+            to->workdir = infos[i].value.data.string;
+        else if (PMIX_INFO_IS_REQUIRED(&infos[i]))
+            return -ENOSYS;
+    }
+    return 0;
+}
+
+/* The infos of the whole job come first, so that those of the application replace them. */
+static int app_fill(const struct fbr_pmix_request *r, const pmix_app_t *from, struct app *a,
+                    struct fbr_bridge_app *to)
 {
     size_t n = 0;
+    int rc;
 
     if (!from->cmd || !from->cmd[0] || from->maxprocs < 1)
         return -EINVAL;
@@ -52,17 +70,13 @@ static int app_fill(const pmix_app_t *from, struct app *a, struct fbr_bridge_app
         a->argv[i] = from->argv[i];
     a->argv[0] = from->cmd;
     to->argv = a->argv;
-    to->workdir = from->cwd && from->cwd[0] ? from->cwd : NULL;
     to->count = (uint32_t)from->maxprocs;
+    rc = take_infos(a, to, r->info, r->ninfo);
+    if (from->cwd && from->cwd[0])
+        to->workdir = from->cwd;
     fbr_env_copy(&a->env, from->env);
-    for (size_t i = 0; i < from->ninfo; i++) {
-        const pmix_info_t *info = &from->info[i];
-
-        if (is_variable(info))
-            add_variable(&a->env, info);
-        else if (PMIX_CHECK_KEY(info, PMIX_WDIR) && info->value.type == PMIX_STRING)
-            to->workdir = info->value.data.string;
-    }
+    if (rc < 0 || (rc = take_infos(a, to, from->info, from->ninfo)) < 0)
+        return rc;
     to->env = (const char *const *)a->env.list;
     return a->env.failed ? -ENOMEM : 0;
 }
@@ -104,7 +118,7 @@ void fbr_pmix_start_spawn(struct fbr_pmix_request *r)
     if (rc < 0)
         goto done;
     for (size_t i = 0; i < r->count; i++)
-        if ((rc = app_fill(&r->apps[i], &own[i], &apps[i])) < 0)
+        if ((rc = app_fill(r, &r->apps[i], &own[i], &apps[i])) < 0)
             goto done;
     spawn = (struct fbr_bridge_spawn){j->job->id, r->who.rank, apps, r->count};
     r->open++;
