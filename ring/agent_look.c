@@ -7,6 +7,7 @@
  * reads their loaded libraries only each time that their age has doubled.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,26 +78,36 @@ static bool is_launcher(pid_t pid)
     return i < sizeof(names) / sizeof(names[0]);
 }
 
+/* Adds the children of a process to n others. The kernel lists them by the thread that forked. */
+static size_t add_children(pid_t pid, pid_t family[FAMILY], size_t n)
+{
+    char pattern[64];
+    glob_t lists;
+    int child;
+
+    snprintf(pattern, sizeof(pattern), "/proc/%d/task/*/children", (int)pid);
+    glob(pattern, GLOB_NOSORT, NULL, &lists);
+    for (size_t i = 0; i < lists.gl_pathc; i++) {
+        FILE *f = fopen(lists.gl_pathv[i], "re");
+
+        while (f && n < FAMILY && fscanf(f, "%d", &child) == 1)
+            family[n++] = child;
+        if (f)
+            fclose(f);
+    }
+    globfree(&lists);
+    return n;
+}
+
 /* The rank's process and its descendants, parents first; not those of a launcher. */
 static size_t find_family(pid_t pid, pid_t family[FAMILY])
 {
     size_t n = 1;
 
     family[0] = pid;
-    for (size_t i = 0; i < n && n < FAMILY; i++) {
-        char path[64];
-        int child;
-        FILE *f;
-
-        if (is_launcher(family[i]))
-            continue;
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)family[i], (int)family[i]);
-        f = fopen(path, "re");
-        while (f && n < FAMILY && fscanf(f, "%d", &child) == 1)
-            family[n++] = child;
-        if (f)
-            fclose(f);
-    }
+    for (size_t i = 0; i < n && n < FAMILY; i++)
+        if (!is_launcher(family[i]))
+            n = add_children(family[i], family, n);
     return n;
 }
 

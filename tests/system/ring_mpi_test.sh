@@ -285,6 +285,11 @@ test_who_runs_alone_behind_a_wrapper_fails_the_run() {
     fiber_run 1 -n 2 "${alone[@]}" sh -c "$twenty" "$work/check.mpich" || return
     says 'ended without a connection to Fiber' || return
     fiber_run 1 -n 2 "${alone[@]}" sh -c "sh -c '$twenty' \"\$0\"; true" "$work/check.mpich" || return
+    says 'ended without a connection to Fiber' || return
+    # also one that a thread starts
+    fiber_run 1 -n 2 "${alone[@]}" python3 -c "import subprocess, threading
+run = threading.Thread(target=lambda: [subprocess.run(['$work/check.mpich', 'window']) for _ in range(20)])
+run.start(); run.join()" || return
     says 'ended without a connection to Fiber'
 }
 
