@@ -302,18 +302,13 @@ static void on_name(struct fbr_pmi1_conn *c, char *line)
 
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
 {
-    size_t before = e->puts.len;
     int rc = fbr_pmi1_set(e, key, value);
+    struct fbr_pmi1_entry *entry;
 
-    if (rc < 0 || e->config.alone)
-        return rc;
-    fbr_put_str(&e->puts, key);
-    fbr_put_str(&e->puts, value);
-    if (!e->puts.failed)
-        return 0;
-    e->puts.failed = false;
-    e->puts.len = before;
-    return -ENOMEM;
+    HASH_FIND_STR(e->store, key, entry);
+    if (rc == 0)
+        entry->fresh = true;
+    return rc;
 }
 
 static int put(struct fbr_pmi1 *e, char *line)
@@ -402,23 +397,38 @@ static void barrier_out(struct fbr_pmi1 *e, int code)
     fbr_pmi1_resume(e);
 }
 
+/* Asks the owner for a fence with the pairs that are fresh. */
+static int fence(struct fbr_pmi1 *e)
+{
+    struct fbr_pmi1_entry *entry, *next;
+    struct fbr_buf puts = {0};
+    int rc;
+
+    HASH_ITER(hh, e->store, entry, next) {
+        if (!entry->fresh)
+            continue;
+        entry->fresh = false;
+        fbr_put_str(&puts, entry->key);
+        fbr_put_str(&puts, entry->value);
+    }
+    rc = puts.failed ? -ENOMEM : e->ops->fence(e->user, puts.data, puts.len);
+    fbr_buf_fini(&puts);
+    return rc;
+}
+
 void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait)
 {
     struct fbr_pmi1 *e = c->e;
-    int rc = 0;
+    int rc;
 
     fbr_pmi1_slot(e, c->rank)->wait = wait;
     if (e->broken)
         barrier_out(e, -ECONNABORTED);
     if (e->broken || ++e->in_barrier < e->config.count)
         return;
-    if (!e->config.alone) {
-        rc = e->ops->fence(e->user, e->puts.data, e->puts.len);
-        fbr_buf_clear(&e->puts);
-        if (rc == 0)
-            return;
-    }
-    barrier_out(e, rc);
+    rc = e->config.alone ? 0 : fence(e);
+    if (rc < 0 || e->config.alone)
+        barrier_out(e, rc);
 }
 
 static void on_barrier(struct fbr_pmi1_conn *c, char *line)
@@ -750,7 +760,6 @@ void fbr_pmi1_close(struct fbr_pmi1 *e)
         conn_free(c);
     table_free(&e->store);
     table_free(&e->attrs);
-    fbr_buf_fini(&e->puts);
     for (uint32_t i = 0; e->slots && i < e->config.count; i++)
         free(e->slots[i].attr);
     free(e->slots);

@@ -17,6 +17,7 @@
 struct fbr_pmi1_entry {
     UT_hash_handle hh;
     char *value;
+    bool fresh; /* put by a rank of ours since the last fence */
     char key[];
 };
 
@@ -53,7 +54,6 @@ struct fbr_pmi1 {
     struct fbr_pmi1_entry *store;
     struct fbr_pmi1_entry *attrs; /* attributes of the node, PMI-2 */
     size_t store_size;            /* of both tables */
-    struct fbr_buf puts;          /* puts since the last barrier: key, value, ... */
     uint32_t in_barrier;
     bool broken; /* a rank of the job has died: nothing that others must do is waited for */
     bool resuming, resume_again;
@@ -70,7 +70,7 @@ void fbr_pmi1_hang_up(struct fbr_pmi1_conn *c, const char *why);
 const char *fbr_pmi1_find(struct fbr_pmi1_entry *table, const char *key);
 int fbr_pmi1_table_set(struct fbr_pmi1 *e, struct fbr_pmi1_entry **table, const char *key,
                        const char *value);
-/* Puts a pair into the store, and into the next fence for the other agents. */
+/* Puts a pair into the store, and so into the next fence for the other agents. */
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value);
 /* The rank waits for all ranks; `wait` chooses the answer that it gets. */
 void fbr_pmi1_enter(struct fbr_pmi1_conn *c, enum fbr_pmi1_wait wait);

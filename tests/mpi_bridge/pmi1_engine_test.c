@@ -61,6 +61,16 @@ static void test_lines_may_come_in_pieces_and_words_in_any_order(void **state)
            "0<cmd=put_result rc=0 msg=success\n0<cmd=get_result rc=0 msg=success value=a key=x\n");
 }
 
+/* So the agent does not keep every value of a key that is put again and again. */
+static void test_a_barrier_takes_the_last_value_of_a_key_along(void **state)
+{
+    send_line(0, "cmd=put kvsname=ring key=a value=1\n");
+    send_line(1, "cmd=put kvsname=ring key=b value=1\n");
+    send_line(0, "cmd=put kvsname=ring key=a value=2\n");
+    send_line(0, "cmd=barrier_in\n");
+    expect(1, "cmd=barrier_in\n", "fence a 2 b 1\n");
+}
+
 static void test_a_barrier_takes_what_is_new_along(void **state)
 {
     struct fbr_buf all = {0}, puts = {0};
@@ -232,6 +242,7 @@ int main(void)
         two(test_an_abort_of_newer_clients),
         two(test_lines_may_come_in_pieces_and_words_in_any_order),
         two(test_a_barrier_takes_what_is_new_along),
+        two(test_a_barrier_takes_the_last_value_of_a_key_along),
         cmocka_unit_test_prestate_setup_teardown(test_alone_no_fence_is_asked_for, attach_two,
                                                  close_two, &alone),
         two(test_no_barrier_ends_once_a_rank_is_lost),
