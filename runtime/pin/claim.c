@@ -45,23 +45,28 @@ void fbr_cpuset_allowed(struct fbr_cpuset *set)
 
 /* ---- Claims ---- */
 
-int fbr_claim_open(const char *dir)
-{
-    char path[PATH_MAX];
-    int fd;
-
-    if ((size_t)snprintf(path, sizeof(path), "%s/cpus", dir) >= sizeof(path))
-        return -ENAMETOOLONG;
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd < 0 ? -errno : fd;
-}
-
 static int lock(int fd, int how, unsigned cpu, unsigned count)
 {
     struct flock l = {
         .l_type = (short)how, .l_whence = SEEK_SET, .l_start = (off_t)cpu, .l_len = (off_t)count};
 
     return fcntl(fd, F_OFD_SETLK, &l) < 0 ? -errno : 0;
+}
+
+int fbr_claim_open(const char *dir)
+{
+    char path[PATH_MAX];
+    int fd, rc;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/cpus", dir) >= sizeof(path))
+        return -ENAMETOOLONG;
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    rc = lock(fd, F_UNLCK, 0, 0); /* some kernels and file systems have no such locks */
+    if (rc < 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
 }
 
 int fbr_claim_take(int fd, const struct fbr_cpuset *set)

@@ -2,13 +2,16 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +21,23 @@
 #include "tests/support/sync.h"
 
 static char base[64];
+static bool without_locks;
+
+/* The C library's, or as gVisor has it. */
+int fcntl(int fd, int cmd, ...)
+{
+    va_list ap;
+    long arg;
+
+    va_start(ap, cmd);
+    arg = va_arg(ap, long);
+    va_end(ap);
+    if (without_locks && (cmd == F_OFD_SETLK || cmd == F_OFD_GETLK)) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
 
 static int set_up(void **state)
 {
@@ -85,6 +105,13 @@ static void test_they_are_free_when_their_process_is_killed(void **state)
     gate_close(&told);
 }
 
+static void test_where_there_are_no_locks_there_are_no_claims(void **state)
+{
+    without_locks = true;
+    assert_int_equal(fbr_claim_open(base), -EINVAL);
+    without_locks = false;
+}
+
 static void test_the_rest_is_a_list(void **state)
 {
     struct fbr_cpuset set = cpus("0,3-5,4095"), all = cpus("0-4095");
@@ -118,6 +145,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_two_do_not_have_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_they_are_free_when_their_process_is_killed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_where_there_are_no_locks_there_are_no_claims, set_up,
                                         tear_down),
         cmocka_unit_test(test_the_rest_is_a_list),
         cmocka_unit_test(test_only_allowed_processors_are_left),
