@@ -15,19 +15,6 @@
 
 /* ---- Maps ---- */
 
-static void put_text(struct fbr_buf *b, const char *s)
-{
-    fbr_put(b, s, strlen(s));
-}
-
-static void put_number(struct fbr_buf *b, uint32_t v)
-{
-    char text[16];
-
-    snprintf(text, sizeof(text), "%u", v);
-    put_text(b, text);
-}
-
 /* Adds the text in PMIx's notation, and frees it. */
 static pmix_status_t add_map(struct fbr_buf *text, pmix_status_t (*generate)(const char *, char **),
                              const char *key, void *list)
@@ -50,11 +37,8 @@ static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf names = {0};
 
-    for (uint32_t k = 0; k < job->nodes; k++) {
-        if (k)
-            fbr_put_u8(&names, ',');
-        put_text(&names, job->hosts[k]);
-    }
+    for (uint32_t k = 0; k < job->nodes; k++)
+        fbr_putf(&names, "%s%s", k ? "," : "", job->hosts[k]);
     return add_map(&names, PMIx_generate_regex, PMIX_NODE_MAP, list);
 }
 
@@ -63,15 +47,9 @@ static pmix_status_t add_ranks(const struct fbr_bridge_job *job, void *list)
 {
     struct fbr_buf ranks = {0};
 
-    for (uint32_t k = 0; k < job->nodes; k++) {
-        if (k)
-            fbr_put_u8(&ranks, ';');
-        for (uint32_t r = job->first[k]; r < job->first[k + 1]; r++) {
-            if (r > job->first[k])
-                fbr_put_u8(&ranks, ',');
-            put_number(&ranks, r);
-        }
-    }
+    for (uint32_t k = 0; k < job->nodes; k++)
+        for (uint32_t r = job->first[k]; r < job->first[k + 1]; r++)
+            fbr_putf(&ranks, "%s%u", r > job->first[k] ? "," : k ? ";" : "", r);
     return add_map(&ranks, PMIx_generate_ppn, PMIX_PROC_MAP, list);
 }
 
