@@ -124,6 +124,8 @@ void fbr_pmix_forget(struct fbr_bridge *b, const struct fbr_bridge_job *job);
 /* Any thread. Returns NULL without memory. */
 struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_request *r),
                                               const pmix_proc_t *who);
+/* Any thread, for a request that was not posted; else loop thread. */
+void fbr_pmix_request_free(struct fbr_pmix_request *r);
 /* Any thread. Takes over r, even on failure; then r is not answered. */
 pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r);
 /* Loop thread. Adds r to the bridge's list. fbr_pmix_request_back() (any thread) puts it into

@@ -51,7 +51,7 @@ struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_requ
     return r;
 }
 
-static void request_free(struct fbr_pmix_request *r)
+void fbr_pmix_request_free(struct fbr_pmix_request *r)
 {
     if (r->bridge)
         DL_DELETE(r->bridge->pending, r);
@@ -109,7 +109,7 @@ pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r)
         return PMIX_ERR_NOMEM;
     if (put(r))
         return PMIX_SUCCESS;
-    request_free(r);
+    fbr_pmix_request_free(r);
     return PMIX_ERR_UNREACH;
 }
 
@@ -173,7 +173,7 @@ void fbr_pmix_queue_close(struct fbr_bridge *b)
     if (queue.bridge != b)
         return;
     DL_FOREACH_SAFE(b->pending, r, next)
-        request_free(r);
+        fbr_pmix_request_free(r);
     pthread_mutex_lock(&queue.lock);
     queue.bridge = NULL;
     pthread_mutex_unlock(&queue.lock);
@@ -185,7 +185,7 @@ static void mark_answered(struct fbr_pmix_request *r)
 {
     r->answered = true;
     if (r->open == 0)
-        request_free(r);
+        fbr_pmix_request_free(r);
 }
 
 bool fbr_pmix_request_answered(struct fbr_pmix_request *r)
@@ -194,7 +194,7 @@ bool fbr_pmix_request_answered(struct fbr_pmix_request *r)
     if (!r->answered)
         return true;
     if (r->open == 0)
-        request_free(r);
+        fbr_pmix_request_free(r);
     return false;
 }
 

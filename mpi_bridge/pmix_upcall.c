@@ -72,12 +72,7 @@ static struct fbr_pmix_request *keep_keys(struct fbr_pmix_request *r, char **key
     }
     if (whole)
         return r;
-    for (size_t i = 0; i < r->nkeys; i++)
-        free(r->keys[i]);
-    free(r->keys);
-    free(r->found);
-    free(r->procs);
-    free(r);
+    fbr_pmix_request_free(r);
     return NULL;
 }
 

@@ -36,20 +36,25 @@ struct fbr_pmix_request *fbr_pmix_request_new(void (*start)(struct fbr_pmix_requ
     return r;
 }
 
+void fbr_pmix_request_free(struct fbr_pmix_request *r)
+{
+    for (size_t i = 0; i < r->nkeys; i++)
+        free(r->keys[i]);
+    free(r->keys);
+    free(r->found);
+    free(r->procs);
+    free(r);
+}
+
 pmix_status_t fbr_pmix_request_post(struct fbr_pmix_request *r)
 {
     if (!r)
         return PMIX_ERR_NOMEM;
     posted++;
     assert_true(r->start == fbr_pmix_start_fence ? r->nkeys == 1 && r->nprocs == 2 : r->nkeys == 2);
-    for (size_t i = 0; i < r->nkeys; i++) {
+    for (size_t i = 0; i < r->nkeys; i++)
         assert_non_null(r->keys[i]);
-        free(r->keys[i]);
-    }
-    free(r->keys);
-    free(r->found);
-    free(r->procs);
-    free(r);
+    fbr_pmix_request_free(r);
     return PMIX_SUCCESS;
 }
 
