@@ -59,23 +59,13 @@ static int find_parts(struct fbr_bridge *b, const pmix_proc_t *procs, size_t n, 
     return rc;
 }
 
-/* The endpoint data that the ranks of a group share. */
-static const pmix_byte_object_t *group_blob(const struct fbr_pmix_request *r)
+/* NULL: the request has no info with that key. */
+static const pmix_info_t *find_info(const struct fbr_pmix_request *r, const char *key)
 {
-    for (size_t i = 0; i < r->ninfo; i++) {
-        if (PMIX_CHECK_KEY(&r->info[i], PMIX_GROUP_ENDPT_DATA))
-            return &r->info[i].value.data.bo;
-    }
+    for (size_t i = 0; i < r->ninfo; i++)
+        if (PMIX_CHECK_KEY(&r->info[i], key))
+            return &r->info[i];
     return NULL;
-}
-
-static bool wants_number(const struct fbr_pmix_request *r)
-{
-    for (size_t i = 0; i < r->ninfo; i++) {
-        if (PMIX_CHECK_KEY(&r->info[i], PMIX_GROUP_ASSIGN_CONTEXT_ID))
-            return PMIX_INFO_TRUE(&r->info[i]);
-    }
-    return false;
 }
 
 /* All agents have come. `all` has their contributions, one after the other. Takes over `all`. */
@@ -83,6 +73,7 @@ static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_
 {
     pmix_byte_object_t blob = {.bytes = all, .size = len};
     size_t context = (size_t)number;
+    const pmix_info_t *wanted;
     void *list;
 
     if (r->code == FBR_PMIX_FENCE) {
@@ -91,7 +82,8 @@ static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_
     }
     if (r->code == FBR_PMIX_GROUP) {
         list = PMIx_Info_list_start();
-        if (wants_number(r))
+        wanted = find_info(r, PMIX_GROUP_ASSIGN_CONTEXT_ID);
+        if (wanted && PMIX_INFO_TRUE(wanted))
             PMIx_Info_list_add(list, PMIX_GROUP_CONTEXT_ID, &context, PMIX_SIZE);
         if (len)
             PMIx_Info_list_add(list, PMIX_GROUP_ENDPT_DATA, &blob, PMIX_BYTE_OBJECT);
@@ -102,7 +94,7 @@ static void finish(struct fbr_pmix_request *r, uint64_t number, char *all, size_
     free(all);
 }
 
-/* The host's answer: for each agent u32 agent, u32 length, and what put_part() wrote. */
+/* The host's answer: for each agent u32 agent, u32 length, u64 number, and its contribution. */
 static void fence_done(void *arg, int code, const void *data, size_t len)
 {
     struct fbr_pmix_request *r = arg;
@@ -119,16 +111,14 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
     while (fbr_cur_left(&all) > 0 && fbr_cur_ok(&all)) {
         struct fbr_cur part;
         const void *bytes;
+        uint64_t its;
         size_t n;
 
         fbr_get_u32(&all);
         bytes = fbr_get_bytes(&all, &n);
         part = fbr_cur(bytes, n);
-        /* the number of the first agent is used */
-        if (number == 0)
-            number = fbr_get_u64(&part);
-        else
-            fbr_get_u64(&part);
+        its = fbr_get_u64(&part);
+        number = number ? number : its; /* that of the first agent */
         if (!fbr_cur_ok(&part))
             all.bad = true;
         n = fbr_cur_left(&part);
@@ -142,15 +132,13 @@ static void fence_done(void *arg, int code, const void *data, size_t len)
     finish(r, number, (char *)joined.data, joined.len);
 }
 
-/* Writes the part of this agent: a number for the group, in case this part is the first, and the
- * bytes. */
-static void put_part(struct fbr_bridge *b, struct fbr_pmix_request *r, struct fbr_buf *out)
+/* Puts the bytes that the other agents get: for a group, the endpoint data that its ranks share. */
+static void put_contribution(const struct fbr_pmix_request *r, struct fbr_buf *out)
 {
-    const pmix_byte_object_t *blob = group_blob(r);
+    const pmix_info_t *shared = find_info(r, PMIX_GROUP_ENDPT_DATA);
 
-    fbr_put_u64(out, (uint64_t)++b->groups << 16 | (b->host->agent & 0xffff));
-    if (blob)
-        fbr_put(out, blob->bytes, blob->size);
+    if (shared)
+        fbr_put(out, shared->value.data.bo.bytes, shared->value.data.bo.size);
     else
         fbr_put(out, r->data, r->len);
 }
@@ -201,6 +189,7 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
     struct fbr_bridge *b = r->bridge;
     struct fbr_buf key = {0}, mine = {0};
     uint32_t parts = 0, *agents = NULL;
+    uint64_t number; /* of a group, in case this agent is the first of its agents */
     int rc = find_parts(b, r->procs, r->nprocs, &agents, &parts);
 
     if (rc == 0 && r->code == FBR_PMIX_GROUP && !groups_work(r))
@@ -210,12 +199,13 @@ void fbr_pmix_start_fence(struct fbr_pmix_request *r)
         fbr_pmix_fail(r, fbr_pmix_status(rc));
         return;
     }
-    put_part(b, r, &mine);
+    number = (uint64_t)++b->groups << 16 | (b->host->agent & 0xffff);
+    if (parts > 1)
+        fbr_put_u64(&mine, number);
+    put_contribution(r, &mine);
     if (parts <= 1 && !mine.failed) {
         free(agents);
-        fbr_buf_consume(&mine, 8);
-        finish(r, (uint64_t)b->groups << 16 | (b->host->agent & 0xffff), (char *)mine.data,
-               mine.len);
+        finish(r, number, (char *)mine.data, mine.len);
         return;
     }
     put_key(r, &key);
