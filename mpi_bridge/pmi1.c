@@ -341,20 +341,17 @@ static int engine_open(struct job *j)
 {
     const struct fbr_bridge_job *job = j->job;
     const struct job *parent = job->spawned ? job_find(j->bridge, job->parent) : NULL;
-    struct fbr_pmi1_config config = {
-        .nspace = job->nspace, .size = job->size, .alone = job->nodes == 1};
+    struct fbr_pmi1_config config = {.nspace = job->nspace,
+                                     .size = job->size,
+                                     .first = job->first[job->node],
+                                     .count = fbr_bridge_local(job),
+                                     .alone = job->nodes == 1,
+                                     .local = job->local};
     char mapping[FBR_PMI1_VALUE_MAX];
-    uint32_t *apps;
 
     if (job->spawned)
         config.parent = parent ? parent->job->nspace : "unknown";
-    config.first = job->first[job->node];
-    config.count = fbr_bridge_local(job);
-    config.apps = apps = calloc((size_t)config.count + 1, sizeof(*apps));
-    for (uint32_t i = 0; apps && i < config.count; i++)
-        apps[i] = job->local[i].app;
-    j->engine = apps ? fbr_pmi1_open(&engine_ops, j, &config) : NULL;
-    free(apps);
+    j->engine = fbr_pmi1_open(&engine_ops, j, &config);
     if (!j->engine)
         return -ENOMEM;
     fbr_pmi1_mapping(mapping, job->first, job->nodes);

@@ -297,7 +297,7 @@ static void on_universe(struct fbr_pmi1_conn *c, char *line)
 
 static void on_name(struct fbr_pmi1_conn *c, char *line)
 {
-    reply(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->nspace);
+    reply(c, "cmd=my_kvsname rc=0 kvsname=%s\n", c->e->config.nspace);
 }
 
 int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
@@ -326,7 +326,7 @@ static void on_put(struct fbr_pmi1_conn *c, char *line)
 {
     char name[FBR_PMI1_NAME_MAX];
 
-    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
+    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->config.nspace)) {
         reply(c, "cmd=put_result rc=-1 msg=no_such_kvsname\n");
         return;
     }
@@ -350,7 +350,7 @@ static void on_get(struct fbr_pmi1_conn *c, char *line)
     char name[FBR_PMI1_NAME_MAX], key[FBR_PMI1_KEY_MAX];
     const char *found;
 
-    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->nspace)) {
+    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->config.nspace)) {
         reply(c, "cmd=get_result rc=-1 msg=no_such_kvsname value=unknown\n");
         return;
     }
@@ -733,8 +733,6 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
     e->ops = ops;
     e->user = user;
     e->config = *config;
-    snprintf(e->nspace, sizeof(e->nspace), "%s", config->nspace);
-    e->config.nspace = e->nspace;
     if (config->parent) {
         snprintf(e->parent, sizeof(e->parent), "%s", config->parent);
         e->config.parent = e->parent;
@@ -744,9 +742,8 @@ struct fbr_pmi1 *fbr_pmi1_open(const struct fbr_pmi1_ops *ops, void *user,
         fbr_pmi1_close(e);
         return NULL;
     }
-    for (uint32_t i = 0; config->apps && i < config->count; i++)
-        e->slots[i].app = config->apps[i];
-    e->config.apps = NULL;
+    for (uint32_t i = 0; config->local && i < config->count; i++)
+        e->slots[i].app = config->local[i].app;
     return e;
 }
 

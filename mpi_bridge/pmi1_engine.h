@@ -31,13 +31,14 @@ struct fbr_pmi1;
 struct fbr_pmi1_conn;
 
 struct fbr_pmi1_config {
-    const char *nspace; /* name of the ranks' key space; copied */
+    const char *nspace; /* name of the ranks' key space; stays valid */
     /* the same of the job whose rank has spawned this one; NULL: none; copied */
     const char *parent;
     uint32_t size;         /* of the job */
     uint32_t first, count; /* our ranks: the first, and how many */
-    const uint32_t *apps;  /* [count]: the application number of each; NULL: 0; copied */
     bool alone;            /* no other agent has ranks of it: no fence is needed */
+    /* [count]: our ranks, whose application numbers are copied; NULL: all have number 0 */
+    const struct fbr_bridge_rank *local;
 };
 
 /* The event that a rank waits for. */

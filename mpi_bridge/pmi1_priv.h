@@ -50,7 +50,7 @@ struct fbr_pmi1 {
     const struct fbr_pmi1_ops *ops;
     void *user;
     struct fbr_pmi1_config config;
-    char nspace[FBR_PMI1_NAME_MAX], parent[FBR_PMI1_NAME_MAX];
+    char parent[FBR_PMI1_NAME_MAX]; /* copy of config.parent */
     struct fbr_pmi1_entry *store;
     struct fbr_pmi1_entry *attrs; /* attributes of the node, PMI-2 */
     size_t store_size;            /* of both tables */

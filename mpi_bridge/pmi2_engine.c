@@ -249,7 +249,7 @@ static void on_abort(struct fbr_pmi1_conn *c, const struct message *m)
 
 static void on_job_id(struct fbr_pmi1_conn *c, const struct message *m)
 {
-    answer(c, "job-getid", "rc", "0", "jobid", c->e->nspace, NULL);
+    answer(c, "job-getid", "rc", "0", "jobid", c->e->config.nspace, NULL);
 }
 
 /* MPI does not use this command: jobs meet by a port that one of them publishes. */
@@ -283,7 +283,7 @@ static void on_get(struct fbr_pmi1_conn *c, const struct message *m)
 {
     const char *job = get(m, "jobid"), *key = get(m, "key");
 
-    if (job && *job && strcmp(job, c->e->nspace) != 0)
+    if (job && *job && strcmp(job, c->e->config.nspace) != 0)
         reply(c, "kvs-get", ERR_OTHER, "this is not the name of its own job, see job-getid");
     else
         reply_value(c, "kvs-get", fbr_pmi2_is_key(key) ? fbr_pmi1_find(c->e->store, key) : NULL);

@@ -46,9 +46,9 @@ static int open_two(void **state)
 
 static void test_a_client_asks_for_version_2_and_says_who_it_is(void **state)
 {
-    static const uint32_t apps[] = {0, 1};
+    static const struct fbr_bridge_rank local[] = {{.app = 0}, {.app = 1}};
     struct fbr_pmi1_config config = {
-        .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .apps = apps, .alone = true};
+        .nspace = "ring", .parent = "mother", .size = 2, .count = 2, .local = local, .alone = true};
     struct fbr_pmi1 *e = fbr_pmi1_open(&ops, NULL, &config);
 
     conns[0] = fbr_pmi1_attach(e, &links[0], 0);

@@ -115,9 +115,13 @@ static int links[] = {0, 1, 2, 3};
  * Alone where the test has a state. */
 static int attach_two(void **state)
 {
-    static const uint32_t apps[] = {0, 3};
-    struct fbr_pmi1_config config = {
-        .nspace = "ring", .size = 9, .first = 4, .count = 2, .apps = apps, .alone = *state != NULL};
+    static const struct fbr_bridge_rank local[] = {{.app = 0}, {.app = 3}};
+    struct fbr_pmi1_config config = {.nspace = "ring",
+                                     .size = 9,
+                                     .first = 4,
+                                     .count = 2,
+                                     .local = local,
+                                     .alone = *state != NULL};
 
     refuse = 0;
     did[0] = 0;
