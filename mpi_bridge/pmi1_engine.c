@@ -305,10 +305,11 @@ int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
     int rc = fbr_pmi1_set(e, key, value);
     struct fbr_pmi1_entry *entry;
 
+    if (rc < 0)
+        return rc;
     HASH_FIND_STR(e->store, key, entry);
-    if (rc == 0)
-        entry->fresh = true;
-    return rc;
+    entry->fresh = true;
+    return 0;
 }
 
 static int put(struct fbr_pmi1 *e, char *line)
@@ -543,11 +544,14 @@ void fbr_pmi1_answer(struct fbr_pmi1 *e, uint32_t rank, int code, const char *te
 void fbr_pmi1_start(struct fbr_pmi1_conn *c, const struct fbr_pmi1_spawn *s)
 {
     uint32_t rank = (uint32_t)c->rank;
+    const struct fbr_bridge_app *apps;
+    const char *preput;
+    size_t n;
     int rc;
 
     fbr_pmi1_slot(c->e, rank)->wait = FBR_PMI1_SPAWN;
-    rc = c->e->ops->spawn(c->e->user, rank, fbr_pmi1_spawn_apps(s), fbr_pmi1_spawn_count(s),
-                          fbr_pmi1_spawn_preput(s));
+    apps = fbr_pmi1_spawn_apps(s, &n, &preput);
+    rc = c->e->ops->spawn(c->e->user, rank, apps, n, preput);
     if (rc < 0)
         fbr_pmi1_answer(c->e, rank, rc, NULL);
 }

@@ -26,10 +26,13 @@ void fbr_pmi1_spawn_free(struct fbr_pmi1_spawn *s);
 /* Takes the next line. Returns 1: the request is complete; 0: more lines follow; or -EPROTO,
  * -E2BIG, -ENOMEM. */
 int fbr_pmi1_spawn_line(struct fbr_pmi1_spawn *s, const char *line);
+/* The same for a line that is cut already, and for "endcmd". */
+int fbr_pmi1_spawn_field(struct fbr_pmi1_spawn *s, const char *key, const char *value);
+int fbr_pmi1_spawn_end(struct fbr_pmi1_spawn *s);
 
-const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s);
-size_t fbr_pmi1_spawn_count(const struct fbr_pmi1_spawn *s);
-const char *fbr_pmi1_spawn_preput(const struct fbr_pmi1_spawn *s); /* "key=value" lines */
+/* Returns the programs of a request that is complete, and stores its "key=value" lines. */
+const struct fbr_bridge_app *fbr_pmi1_spawn_apps(const struct fbr_pmi1_spawn *s, size_t *n,
+                                                 const char **preput);
 
 /* True if PMI-2 allows the key: it has no control characters. NULL is none. */
 bool fbr_pmi2_is_key(const char *key);

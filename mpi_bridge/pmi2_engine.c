@@ -413,83 +413,38 @@ static void on_name(struct fbr_pmi1_conn *c, const struct message *m)
 
 /* ---- spawn ---- */
 
-/* Feeds one line to the reader of PMI-1's spawn. */
-__attribute__((format(printf, 2, 3))) static int feed(struct fbr_pmi1_spawn *s, const char *fmt,
-                                                      ...)
+/* Takes a pair by the name that it has in PMI-1. Many keys end in a number. */
+static int feed_pair(struct fbr_pmi1_spawn *s, const char *pair)
 {
-    char *line = NULL;
-    va_list ap;
-    int rc;
+    static const char *const names[][2] = {
+        {"subcmd", "execname"},   {"maxprocs", "nprocs"},   {"infokey", "info_key_"},
+        {"infoval", "info_val_"}, {"ppkey", "preput_key_"}, {"ppval", "preput_val_"},
+    };
+    long n = strncmp(pair, "argv", 4) ? -1 : fbr_pmi1_number(pair + 4, -1);
+    char arg[32];
 
-    va_start(ap, fmt);
-    rc = vasprintf(&line, fmt, ap);
-    va_end(ap);
-    if (rc < 0)
-        return -ENOMEM;
-    rc = fbr_pmi1_spawn_line(s, line);
-    free(line);
-    return rc;
-}
-
-/* Feeds the pairs of one program, "subcmd" first. *pair and *left move to the next program. */
-static int feed_program(struct fbr_pmi1_spawn *s, const char **pair, size_t *left)
-{
-    int rc = feed(s, "execname=%s", value_of(*pair));
-
-    if (rc < 0)
-        return rc;
-    while (--*left > 0) {
-        const char *key = *pair = next_pair(*pair);
-        long n;
-
-        if (!strcmp(key, "subcmd"))
-            break;
-        if (!strcmp(key, "maxprocs"))
-            rc = feed(s, "nprocs=%s", value_of(key));
-        else if (!strncmp(key, "argv", 4) && (n = fbr_pmi1_number(key + 4, -1)) >= 0 && n < 1000000)
-            /* in PMI-1 argument 0 is the program */
-            rc = feed(s, "arg%ld=%s", n + 1, value_of(key));
-        else if (!strncmp(key, "infokey", 7) && key[7] != 'c')
-            rc = feed(s, "info_key_%.16s=%s", key + 7, value_of(key));
-        else if (!strncmp(key, "infoval", 7))
-            rc = feed(s, "info_val_%.16s=%s", key + 7, value_of(key));
-        if (rc < 0)
-            return rc;
+    if (n >= 0) { /* in PMI-1 argument 0 is the program */
+        snprintf(arg, sizeof(arg), "arg%lu", (unsigned long)n + 1);
+        return fbr_pmi1_spawn_field(s, arg, value_of(pair));
     }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (!strncmp(pair, names[i][0], strlen(names[i][0])))
+            return fbr_pmi1_spawn_field(s, names[i][1], value_of(pair));
     return 0;
-}
-
-static int feed_preput(struct fbr_pmi1_spawn *s, const char *pair)
-{
-    if (!strncmp(pair, "ppkey", 5))
-        return feed(s, "preput_key_%.16s=%s", pair + 5, value_of(pair));
-    if (strncmp(pair, "ppval", 5) != 0)
-        return 0;
-    return strchr(value_of(pair), '\n') ? -EPROTO
-                                        : feed(s, "preput_val_%.16s=%s", pair + 5, value_of(pair));
 }
 
 /* Returns 0, or -EPROTO, -E2BIG, -ENOMEM. */
 static int feed_spawn(struct fbr_pmi1_spawn *s, const struct message *m)
 {
-    long programs = fbr_pmi1_number(get(m, "ncmds"), 0);
-    const char *pair = m->pairs;
-    size_t left = m->n;
-    int rc;
+    const char *total = get(m, "ncmds"), *pair = m->pairs;
+    int rc = fbr_pmi1_spawn_field(s, "totspawns", total ? total : ""), programs = 0;
 
-    for (; left > 0 && strcmp(pair, "subcmd") != 0; left--, pair = next_pair(pair))
-        if ((rc = feed_preput(s, pair)) < 0)
-            return rc;
-    for (long so_far = 1; left > 0; so_far++) {
-        if ((so_far > 1 && (rc = feed(s, "mcmd=spawn")) < 0) ||
-            (rc = feed_program(s, &pair, &left)) < 0 ||
-            (rc = feed(s, "totspawns=%ld", programs)) < 0 ||
-            (rc = feed(s, "spawnssofar=%ld", so_far)) < 0 || (rc = feed(s, "endcmd")) < 0)
-            return rc;
-        if (rc == 1) /* as many programs as announced */
-            return left == 0 ? 0 : -EPROTO;
-    }
-    return -EPROTO;
+    for (size_t i = 0; i < m->n && rc == 0; i++, pair = next_pair(pair))
+        if (strcmp(pair, "subcmd") != 0 || programs++ == 0 || (rc = fbr_pmi1_spawn_end(s)) == 0)
+            rc = feed_pair(s, pair);
+    if (rc == 0 && (rc = fbr_pmi1_spawn_end(s)) == 1) /* as many programs as announced */
+        return 0;
+    return rc < 0 ? rc : -EPROTO;
 }
 
 static void on_spawn(struct fbr_pmi1_conn *c, const struct message *m)
