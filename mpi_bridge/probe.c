@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "mpi_bridge/probe_priv.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -123,22 +124,12 @@ static void probe_verbs(struct fbr_probe *p, const struct fbr_probe_roots *roots
     globfree(&devices);
 }
 
-static bool begins(const char *name, const char *prefix)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool is_gpu(const char *name)
-{
-    /* NVIDIA, AMD, all with a kernel driver, Windows' own, ARM's, accelerators, FPGAs */
-    static const char *const devices[] = {"nvidia", "kfd",   "dri",    "dxg",
-                                          "mali",   "accel", "xclmgmt"};
-    size_t i = 0;
-
-    while (i < sizeof(devices) / sizeof(*devices) && !begins(name, devices[i]))
-        i++;
-    return i < sizeof(devices) / sizeof(*devices);
-}
+/* The names begin so. */
+static const char *const omnipath_devices[] = {"hfi1_", NULL};
+static const char *const slingshot_devices[] = {"cxi", NULL};
+/* NVIDIA, AMD, all with a kernel driver, Windows' own, ARM's, accelerators, FPGAs */
+static const char *const gpu_devices[] = {"nvidia", "kfd",   "dri",     "dxg",
+                                          "mali",   "accel", "xclmgmt", NULL};
 
 /* /dev is long on most hosts and every agent reads it, so one pass finds everything. */
 static void probe_devices(struct fbr_probe *p, const struct fbr_probe_roots *roots)
@@ -148,9 +139,9 @@ static void probe_devices(struct fbr_probe *p, const struct fbr_probe_roots *roo
     struct dirent *e;
 
     while (d && (e = readdir(d))) {
-        omnipath |= begins(e->d_name, "hfi1_");
-        slingshot |= begins(e->d_name, "cxi");
-        p->gpu |= is_gpu(e->d_name);
+        omnipath |= fbr_strings_begin(e->d_name, omnipath_devices);
+        slingshot |= fbr_strings_begin(e->d_name, slingshot_devices);
+        p->gpu |= fbr_strings_begin(e->d_name, gpu_devices);
     }
     if (d)
         closedir(d);

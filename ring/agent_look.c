@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "ring/agent_priv.h"
+#include "runtime/base/environ.h"
 #include "runtime/base/fds.h"
 #include "runtime/program/elf.h"
 
@@ -67,15 +68,12 @@ static bool runs_mpi(struct agent_job *j, pid_t pid)
 /* True if the process is the launcher of an MPI library: its children have a server of its own. */
 static bool is_launcher(pid_t pid)
 {
-    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "hydra_"};
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "hydra_", NULL};
     char path[64], name[32];
-    size_t i = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
     fbr_fds_read_file(path, name, sizeof(name));
-    while (i < sizeof(names) / sizeof(names[0]) && strncmp(name, names[i], strlen(names[i])) != 0)
-        i++;
-    return i < sizeof(names) / sizeof(names[0]);
+    return fbr_strings_begin(name, names);
 }
 
 /* Adds the children of a process to n others. The kernel lists them by the thread that forked. */
