@@ -513,6 +513,7 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     const struct fbr_app *p = fbr_ring_job_program(&j->job, r->rank);
     int rc;
 
+    fbr_env_copy(e, j->cures.list); /* all that follows replaces them */
     fbr_env_copy(e, environ);
     fbr_rank_env_drop_outer(e);
     for (char **more = p->env; more && *more; more++)
@@ -520,12 +521,6 @@ static int make_env(struct agent_rank *r, struct fbr_env *e, int *fd, struct fbr
     if (j->job.last_failure[0])
         fbr_env_set(e, "FIBER_LAST_FAILURE", "%s", j->job.last_failure);
     fbr_rank_env_drop_servers(e); /* also from a file for --env-file that was made under mpirun */
-    for (size_t i = 0; i < j->cures.count; i++) {
-        char name[128];
-
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(j->cures.list[i], "="), j->cures.list[i]);
-        fbr_env_default(e, name, "%s", j->cures.list[i] + strlen(name) + 1);
-    }
     put_host(r, e);
     if (r->threads)
         fbr_env_default(e, THREADS_ENV, "%u", r->threads);
