@@ -12,38 +12,25 @@
 #include <string.h>
 
 #include "runtime/base/buf.h"
-
-void fbr_env_init(struct fbr_env *e)
-{
-    memset(e, 0, sizeof(*e));
-}
+#include "runtime/base/environ.h"
 
 void fbr_env_fini(struct fbr_env *e)
 {
     for (size_t i = 0; i < e->count; i++)
         free(e->list[i]);
     free(e->list);
-    fbr_env_init(e);
-}
-
-/* Returns the index of the name of len bytes, or count. */
-static size_t find(const struct fbr_env *e, const char *name, size_t len)
-{
-    size_t i = 0;
-
-    while (i < e->count && (strncmp(e->list[i], name, len) != 0 || e->list[i][len] != '='))
-        i++;
-    return i;
+    *e = (struct fbr_env){0};
 }
 
 /* Takes over the pair, even on failure. len: of its name. */
 static void take(struct fbr_env *e, char *pair, size_t len)
 {
-    size_t i;
+    size_t i = 0;
 
     if (!pair || e->failed)
         goto fail;
-    i = find(e, pair, len);
+    while (i < e->count && strncmp(e->list[i], pair, len + 1) != 0)
+        i++;
     if (i < e->count) {
         free(e->list[i]);
         e->list[i] = pair;
@@ -102,15 +89,15 @@ void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
     va_end(ap);
 }
 
-void fbr_env_drop(struct fbr_env *e, const char *start)
+void fbr_env_drop(struct fbr_env *e, const char *const *starts)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < e->count; i++)
-        if (strncmp(e->list[i], start, strlen(start)) != 0)
-            e->list[kept++] = e->list[i];
-        else
+        if (fbr_strings_begin(e->list[i], starts))
             free(e->list[i]);
+        else
+            e->list[kept++] = e->list[i];
     e->count = kept;
     if (e->list)
         e->list[kept] = NULL;
@@ -118,7 +105,5 @@ void fbr_env_drop(struct fbr_env *e, const char *start)
 
 const char *fbr_env_get(const struct fbr_env *e, const char *name)
 {
-    size_t len = strlen(name), i = find(e, name, len);
-
-    return i < e->count ? e->list[i] + len + 1 : NULL;
+    return fbr_environ_value(e->list, name);
 }

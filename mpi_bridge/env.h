@@ -6,13 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct fbr_env {
+struct fbr_env { /* zeros are an empty environment */
     char **list; /* NULL-terminated once it has an entry; owned */
     size_t count;
     bool failed; /* out of memory: check once, at the end */
 };
 
-void fbr_env_init(struct fbr_env *e);
 void fbr_env_fini(struct fbr_env *e);
 /* Adds all strings of a list like `environ`. Values that are set later replace them. */
 void fbr_env_copy(struct fbr_env *e, char *const *list);
@@ -22,6 +21,7 @@ void fbr_env_set(struct fbr_env *e, const char *name, const char *fmt, ...)
 void fbr_env_default(struct fbr_env *e, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void fbr_env_put(struct fbr_env *e, const char *pair); /* "NAME=VALUE" */
-/* Removes the strings that begin so: "NAME=" one, "NAME" all whose name begins with it. */
-void fbr_env_drop(struct fbr_env *e, const char *start);
+/* Removes the strings that begin with one of a NULL-terminated list: "NAME=" one, "NAME" all whose
+ * name begins with it. */
+void fbr_env_drop(struct fbr_env *e, const char *const *starts);
 const char *fbr_env_get(const struct fbr_env *e, const char *name); /* NULL: not there */

@@ -203,12 +203,6 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
     }
 }
 
-static void drop(struct fbr_env *e, const char *const *starts)
-{
-    for (; *starts; starts++)
-        fbr_env_drop(e, *starts);
-}
-
 void fbr_rank_env_drop_outer(struct fbr_env *e)
 {
     /* By SLURM_PROCID JAX would take all ranks of a node for the step's one task, and give them the
@@ -217,7 +211,7 @@ void fbr_rank_env_drop_outer(struct fbr_env *e)
         "FIBER_TICKET=",  "FIBER_RANK_RESTARTS=", "FIBER_LAST_FAILURE=",           "SLURM_PROCID=",
         "SLURM_LOCALID=", "SLURM_NODEID=",        "TORCHELASTIC_USE_AGENT_STORE=", NULL};
 
-    drop(e, outer);
+    fbr_env_drop(e, outer);
 }
 
 void fbr_rank_env_drop_servers(struct fbr_env *e)
@@ -244,7 +238,7 @@ void fbr_rank_env_drop_servers(struct fbr_env *e)
                                           "OMPI_MCA_orte_top_session_dir=",
                                           NULL};
 
-    drop(e, servers);
+    fbr_env_drop(e, servers);
 }
 
 bool fbr_rank_env_is_inherited(const char *name)

@@ -423,7 +423,7 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,
                         "PMI-1: cannot read the data that the parent job stored for this one");
-    fbr_env_drop(env, PREPUT "=");
+    fbr_env_drop(env, (const char *const[]){PREPUT "=", NULL});
     if (how && strcmp(how, "port") != 0 && strcmp(how, "fd") != 0)
         return fbr_fail(err, -EINVAL,
                         "FIBER_PMI is \"%.32s\"; use \"fd\" (the default) or \"port\"", how);

@@ -138,7 +138,6 @@ static void find_cures(struct agent_job *j)
                                      .oversubscribed = sharing > a->cpus,
                                      .scratch = a->dir};
 
-    fbr_env_init(&j->cures);
     fbr_host_env(&a->probe, &use, &j->cures, on_cure, a);
     if (prctl(PR_GET_TIMERSLACK) == USUAL_SLACK)
         j->slack = fbr_host_env_slack(sharing, a->cpus);

@@ -127,9 +127,8 @@ static int host_unpublish(void *user, uint32_t job, uint32_t rank, const char *k
 static void put_env(struct fbr_buf *b, const struct agent_job *parent, const char *const *env)
 {
     size_t count = parent ? parent->given.count : 0, n = 0;
-    struct fbr_env kept;
+    struct fbr_env kept = {0};
 
-    fbr_env_init(&kept);
     for (; env && *env; env++) {
         for (n = 0; n < count && strcmp(parent->given.list[n], *env) != 0;)
             n++;

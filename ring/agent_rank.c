@@ -622,10 +622,9 @@ static void notify_started(struct agent_rank *r)
 int fbr_agent_rank_start(struct agent_rank *r)
 {
     struct fbr_error err = {0, ""};
-    struct fbr_env env;
+    struct fbr_env env = {0};
     int fd = -1, rc;
 
-    fbr_env_init(&env);
     rc = make_env(r, &env, &fd, &err);
     if (rc == 0)
         rc = launch(r, &env, fd, &err);

@@ -14,9 +14,8 @@
 
 static void test_the_last_value_wins_and_names_stay_apart(void **state)
 {
-    struct fbr_env e;
+    struct fbr_env e = {0};
 
-    fbr_env_init(&e);
     fbr_env_set(&e, "A", "%d", 1);
     fbr_env_set(&e, "AB", "%d", 2);
     fbr_env_set(&e, "A", "three");
@@ -31,9 +30,8 @@ static void test_the_last_value_wins_and_names_stay_apart(void **state)
 
 static void test_defaults_leave_what_the_user_said(void **state)
 {
-    struct fbr_env e;
+    struct fbr_env e = {0};
 
-    fbr_env_init(&e);
     fbr_env_set(&e, "EMPTY", "%s", "");
     fbr_env_default(&e, "EMPTY", "full");
     fbr_env_default(&e, "NEW", "%s=%d", "x", 1);
@@ -45,9 +43,8 @@ static void test_defaults_leave_what_the_user_said(void **state)
 static void test_copies_drop_doubles_and_what_has_no_name(void **state)
 {
     char *list[] = {"A=1", "=C:=odd", "no value", "A=2", "B=", NULL};
-    struct fbr_env e;
+    struct fbr_env e = {0};
 
-    fbr_env_init(&e);
     fbr_env_copy(&e, list);
     fbr_env_copy(&e, NULL);
     assert_int_equal(e.count, 2);
@@ -56,27 +53,31 @@ static void test_copies_drop_doubles_and_what_has_no_name(void **state)
     fbr_env_fini(&e);
 }
 
+static void drop(struct fbr_env *e, const char *start)
+{
+    fbr_env_drop(e, (const char *const[]){start, NULL});
+}
+
 static void test_drop_takes_one_away_or_all_that_begin_so(void **state)
 {
-    struct fbr_env e;
+    struct fbr_env e = {0};
 
-    fbr_env_init(&e);
-    fbr_env_drop(&e, "NOTHING=");
+    drop(&e, "NOTHING=");
     for (int i = 0; i < 200; i++) {
         char name[16];
 
         snprintf(name, sizeof(name), "N%d", i);
         fbr_env_set(&e, name, "%d", i);
     }
-    fbr_env_drop(&e, "N100=");
-    fbr_env_drop(&e, "N100=");
+    drop(&e, "N100=");
+    drop(&e, "N100=");
     assert_int_equal(e.count, 199);
     assert_null(e.list[199]);
     assert_null(fbr_env_get(&e, "N100"));
     assert_string_equal(fbr_env_get(&e, "N101"), "101");
     fbr_env_put(&e, "N100=back");
     assert_string_equal(e.list[199], "N100=back");
-    fbr_env_drop(&e, "N19");
+    drop(&e, "N19");
     assert_int_equal(e.count, 200 - 11);
     assert_null(e.list[189]);
     fbr_env_fini(&e);

@@ -56,10 +56,9 @@ static int notify(void *arg)
     struct fbr_bridge *b = l->host->agents[0].bridges[0];
     double before = status_mib("VmRSS:");
     uint64_t began = fbr_now_ns();
-    struct fbr_env env;
+    struct fbr_env env = {0};
     int fd = -1, rc = pmix->job(b, &l->job, &l->err);
 
-    fbr_env_init(&env);
     if (rc == 0)
         rc = pmix->rank(b, &l->job, EACH - 1, &env, &fd, &l->err);
     l->seconds = (double)(fbr_now_ns() - began) / 1e9;

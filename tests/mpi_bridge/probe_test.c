@@ -207,7 +207,7 @@ static int cures(const struct fbr_probe *p, const struct fbr_host_use *use)
 {
     int said = 0;
 
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_host_env(p, use, &env, count, &said);
     assert_false(env.failed);
     assert_int_equal(env.count, said);
@@ -366,7 +366,7 @@ static void what_the_user_has_set_stays_and_is_not_spoken_of(void **state)
     int said = 0;
 
     p.fabric = false;
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_env_set(&env, "OMPI_MCA_pml", "%s", "");
     fbr_env_set(&env, "GLOO_SOCKET_IFNAME", "eth7");
     fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "eth7");
@@ -387,7 +387,7 @@ static void a_rank_gets_the_defaults_of_its_host(void **state)
     const struct fbr_rank_use use = {
         .nodes = 2, .shm = "/dev/shm/x", .shares_cpus = true, .nic = "mlx5_1"};
 
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_env_set(&env, "OMPI_MCA_shmem", "posix");
     fbr_rank_env(&healthy, &use, &env);
     assert_env("OMPI_MCA_shmem", "posix"); /* the user's */
@@ -407,7 +407,7 @@ static void a_rank_alone_gets_little(void **state)
     struct fbr_probe p = healthy;
 
     p.fabric = false;
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_rank_env(&p, &(const struct fbr_rank_use){.nodes = 1, .nic = "mlx5_1"}, &env);
     assert_env("OMPI_MCA_shmem", "mmap");
     assert_env("OMPI_MCA_reachable", "weighted");
@@ -417,7 +417,7 @@ static void a_rank_alone_gets_little(void **state)
 
 static void ranks_that_survive_others_are_told(void **state)
 {
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_env_set(&env, "OMPI_MCA_coll_han_priority", "50");
     fbr_rank_env(&healthy, &(const struct fbr_rank_use){.nodes = 1, .survives = true}, &env);
     assert_env("OMPI_MCA_mpi_ft_enable", "1");
@@ -427,7 +427,7 @@ static void ranks_that_survive_others_are_told(void **state)
 
 static void servers_of_an_outer_launcher_are_not_for_ranks(void **state)
 {
-    fbr_env_init(&env);
+    env = (struct fbr_env){0};
     fbr_env_set(&env, "FIBER_LAST_FAILURE", "x");
     fbr_env_set(&env, "PMIX_SERVER_URI41", "x");
     fbr_env_set(&env, "PMIX_DSTORE_21_BASE_PATH", "x");

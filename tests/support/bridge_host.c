@@ -68,11 +68,10 @@ static void start_now(struct bridge_host *h, uint32_t id, uint32_t rank, const c
 {
     struct host_rank *r = &h->jobs[id]->ranks[rank];
     struct fbr_error err = {0};
-    struct fbr_env all;
+    struct fbr_env all = {0};
     char path[192];
     int fd = -1, out;
 
-    fbr_env_init(&all);
     fbr_env_copy(&all, environ);
     for (; env && *env; env++)
         fbr_env_put(&all, *env);
@@ -230,7 +229,7 @@ int host_env(struct bridge_host *h, uint32_t job, uint32_t rank, char *const *en
         .h = h, .job = job, .rank = rank, .env_out = env_out, .fd = fd ? fd : &unused, .err = err};
 
     *r.fd = -1;
-    fbr_env_init(env_out);
+    *env_out = (struct fbr_env){0};
     for (; env && *env; env++)
         fbr_env_put(env_out, *env);
     rc = host_call(h, run_env, &r);

@@ -250,7 +250,7 @@ static void start_ranks(struct agent *a, struct job *j)
         int fd = -1;
 
         *s = (struct started){.agent = a, .job = j, .rank = j->local[i].rank};
-        fbr_env_init(&env);
+        env = (struct fbr_env){0};
         fbr_env_copy(&env, j->env.list);
         fbr_env_set(&env, "OMPI_MCA_pml", "ob1");
         fbr_env_set(&env, "OMPI_MCA_mpi_yield_when_idle", "1");
@@ -310,7 +310,7 @@ static void register_job(struct agent *a, struct fbr_cur *c)
             break;
         j->args[i] = j->argv[i];
     }
-    fbr_env_init(&j->env);
+    j->env = (struct fbr_env){0};
     fbr_env_copy(&j->env, environ);
     while (fbr_cur_left(c) && fbr_cur_ok(c)) {
         char *pair = fbr_get_strdup(c, MINI_PACKET);
