@@ -41,11 +41,12 @@ struct fbr_bridge_rank {
 /* A job. Ranks are numbered by node: node k of the job has the ranks first[k] .. first[k + 1] - 1.
  * The strings and arrays live until job_end(). */
 struct fbr_bridge_job {
-    uint32_t id;        /* number within the ring, from 0; never used again */
-    const char *run;    /* random name of the ring; the same after a restart */
-    const char *nspace; /* name of the job in PMIx and elsewhere: long, random, never used again */
-    uint32_t size;      /* ranks */
-    uint32_t nodes;     /* nodes that have ranks of it */
+    uint32_t id;     /* number within the ring, from 0; never used again */
+    const char *run; /* random name of the ring; the same after a restart */
+    /* name of the job in PMIx and elsewhere: random, never used again, at most 200 bytes */
+    const char *nspace;
+    uint32_t size;            /* ranks */
+    uint32_t nodes;           /* nodes that have ranks of it */
     const uint32_t *first;    /* [nodes + 1] */
     const char *const *hosts; /* [nodes]: names of the nodes; distinct for distinct agents */
     const uint32_t *agents;   /* [nodes]: the agent that serves each node, in rising order */

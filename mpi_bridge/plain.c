@@ -52,12 +52,9 @@ static void set_jax(const struct fbr_bridge_job *job, uint32_t rank, struct fbr_
 static int plain_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                       struct fbr_env *env, int *fd, struct fbr_error *err)
 {
-    uint32_t node = (uint32_t)job->node, first, local_size;
+    uint32_t node = (uint32_t)job->node, first = job->first[node];
+    uint32_t local_size = fbr_bridge_local(job);
 
-    if (job->node < 0 || rank < job->first[node] || rank >= job->first[node + 1])
-        return fbr_fail(err, -EINVAL, "rank %u does not belong to this node", rank);
-    first = job->first[node];
-    local_size = fbr_bridge_local(job);
     fbr_env_set(env, "FIBER_RANK", "%u", rank);
     fbr_env_set(env, "FIBER_SIZE", "%u", job->size);
     fbr_env_set(env, "FIBER_LOCAL_RANK", "%u", rank - first);

@@ -360,12 +360,8 @@ static int engine_open(struct job *j)
 
 static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, struct fbr_error *err)
 {
-    struct job *j;
+    struct job *j = calloc(1, sizeof(*j));
 
-    if (strlen(job->nspace) >= FBR_PMI1_NAME_MAX)
-        return fbr_fail(err, -ENAMETOOLONG, "PMI-1: the job's name has more than %d characters",
-                        FBR_PMI1_NAME_MAX - 1);
-    j = calloc(1, sizeof(*j));
     if (!j)
         return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
     j->bridge = b;
@@ -418,8 +414,6 @@ static int pmi1_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uin
     const char *preput = fbr_env_get(env, PREPUT), *how = fbr_env_get(env, "FIBER_PMI");
     int rc;
 
-    if (!j || !j->engine)
-        return fbr_fail(err, -ENOENT, "PMI-1: no such job");
     if (preput && fbr_pmi1_preput(j->engine, preput) < 0)
         return fbr_fail(err, -EINVAL,
                         "PMI-1: cannot read the data that the parent job stored for this one");

@@ -177,8 +177,6 @@ fail:
 
 static void bridge_close(struct fbr_bridge *b)
 {
-    if (!b)
-        return;
     fbr_pmix_queue_shut();
     if (b->torn) /* libpmix may not end then; the process is about to */
         return;
@@ -199,10 +197,6 @@ static int bridge_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, st
         return fbr_fail(err, -ENOMEM, "PMIx: out of memory");
     }
     j->job = job;
-    if (strlen(job->nspace) > PMIX_MAX_NSLEN) {
-        rc = fbr_fail(err, -EINVAL, "PMIx: a job's name has at most %d bytes", PMIX_MAX_NSLEN);
-        goto fail;
-    }
     rc = fbr_pmix_register(b, job, err);
     if (rc < 0)
         goto fail;
@@ -269,14 +263,12 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
                        struct fbr_env *env, int *fd, struct fbr_error *err)
 {
     struct fbr_pmix_job *j = fbr_pmix_job_named(b, job->nspace);
-    struct fbr_pmix_rank *local = j ? fbr_pmix_local(j, rank) : NULL;
+    struct fbr_pmix_rank *local = fbr_pmix_local(j, rank);
     char **added = NULL;
     pmix_proc_t who;
     pmix_status_t rc;
     int code;
 
-    if (!local)
-        return fbr_fail(err, -EINVAL, "PMIx: rank %u does not belong to this agent", rank);
     PMIX_LOAD_PROCID(&who, job->nspace, rank);
     if (local->state != FBR_PMIX_NEW) {
         code = start_again(j, local, &who, err);

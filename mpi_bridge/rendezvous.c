@@ -382,8 +382,6 @@ static void rendezvous_bytes(struct fbr_service_conn *c, const void *data, size_
 
 static void rendezvous_close(struct fbr_service *s)
 {
-    if (!s)
-        return;
     while (s->entries)
         entry_free(s, s->entries);
     free(s);

@@ -775,8 +775,6 @@ static void tcpstore_close(struct fbr_service *s)
     struct entry *e, *next;
     struct value *v, *v2;
 
-    if (!s)
-        return;
     HASH_ITER(hh, s->entries, e, next) {
         HASH_DEL(s->entries, e);
         DL_FOREACH_SAFE(e->queue, v, v2)

@@ -192,7 +192,8 @@ static void serve_two(const struct fbr_service_ops *ops, const struct fbr_buf *s
     for (size_t i = 0; i < 2; i++)
         if (of[i] && !gone[i])
             ops->closed(of[i]);
-    ops->close(s);
+    if (s)
+        ops->close(s);
 }
 
 /* A request of torch's second dialect: each argument is a text, or a number that is given as one
