@@ -39,14 +39,6 @@ void fbr_log_level(enum fbr_log_level level)
     atomic_store_explicit(&fbr_log_threshold, (int)level, memory_order_relaxed);
 }
 
-int fbr_log_level_named(const char *name)
-{
-    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
-        if (!strcmp(name, levels[i].name))
-            return (int)i;
-    return -EINVAL;
-}
-
 void fbr_log_name(const char *name)
 {
     atomic_store_explicit(&log_name, name, memory_order_release);

@@ -23,12 +23,11 @@
 
 #define FBR_LOG_LINE 4096 /* PIPE_BUF on Linux, see pipe(7) */
 
+/* The setting log_level has these words in the same order. */
 enum fbr_log_level { FBR_LOG_ERROR, FBR_LOG_WARN, FBR_LOG_INFO, FBR_LOG_DEBUG, FBR_LOG_TRACE };
 
 /* Sets the level up to which lines are written. It starts as FBR_LOG_WARN. */
 void fbr_log_level(enum fbr_log_level level);
-/* Returns the level with that name ("error", "warn", ...), or -EINVAL. */
-int fbr_log_level_named(const char *name);
 /* Sets the name in front of [PID], instead of "fiber". NULL: lines begin with "fiber: ", without
  * level and PID. The string is not copied, so it must stay valid for ever. */
 void fbr_log_name(const char *name);

@@ -89,10 +89,7 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
 
 static void apply_log_level(struct fbr_runtime *rt)
 {
-    int level = fbr_log_level_named(fbr_config_str(rt->config, "log_level"));
-
-    if (level >= 0)
-        fbr_log_level((enum fbr_log_level)level);
+    fbr_log_level((enum fbr_log_level)fbr_config_int(rt->config, "log_level"));
 }
 
 static int become_child(struct fbr_runtime *rt, const struct fbr_join *join, struct fbr_error *err)

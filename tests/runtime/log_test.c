@@ -86,13 +86,6 @@ static void levels_above_the_threshold_are_silent_and_not_evaluated(void **state
     assert_string_equal(next_line(), "trace: t\n");
 }
 
-static void levels_have_names(void **state)
-{
-    assert_int_equal(fbr_log_level_named("error"), FBR_LOG_ERROR);
-    assert_int_equal(fbr_log_level_named("trace"), FBR_LOG_TRACE);
-    assert_int_equal(fbr_log_level_named("loud"), -EINVAL);
-}
-
 static void the_name_can_be_changed(void **state)
 {
     char line[128] = "", want[128];
@@ -319,7 +312,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         log_test(a_line_has_name_pid_level_and_text),
         log_test(levels_above_the_threshold_are_silent_and_not_evaluated),
-        log_test(levels_have_names),
         log_test(the_name_can_be_changed),
         log_test(errno_survives_and_percent_m_works),
         log_test(errno_survives_a_broken_stderr),
