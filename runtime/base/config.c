@@ -432,47 +432,44 @@ static const char *file_refuse(int fd, bool trusted)
     return st.st_mode & S_IWOTH ? "everyone may write it" : NULL;
 }
 
-/* Reads a file into new memory. NULL: *rc is 0 and *why the reason why the file must not, or
- * cannot, be read; or *rc is an error, with a sentence. */
-static char *file_slurp(const char *path, bool trusted, size_t *len, const char **why, int *rc,
-                        struct fbr_error *err)
+/* Reads a file. Stores in *why why it must not, or cannot, be read, and returns 0 then. NULL: it
+ * was read. */
+static int source_file(struct source *s, bool trusted, const char **why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    char *text = NULL;
+    int fd = open(s->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), rc;
+    char *text;
+    size_t len;
 
-    *rc = 0;
     *why = fd < 0 ? fbr_strerror(errno) : file_refuse(fd, trusted);
     if (*why) {
         fbr_fds_close(fd);
-        return NULL;
+        return 0;
     }
-    *rc = fbr_fds_read_all(fd, MAX_FILE, &text, len);
-    if (*rc == -EFBIG) {
-        *rc = fbr_fail(err, -EINVAL, "%s: the file has more than %zu bytes", path, MAX_FILE);
-    } else if (*rc == -ENOMEM) {
-        fbr_fail(err, *rc, "%s: out of memory", path);
-    } else if (*rc < 0) {
-        *why = fbr_strerror(*rc);
-        *rc = 0;
+    rc = fbr_fds_read_all(fd, MAX_FILE, &text, &len);
+    if (rc == -EFBIG)
+        return fbr_fail(s->err, -EINVAL, "%s: the file has more than %zu bytes", s->name, MAX_FILE);
+    if (rc == -ENOMEM)
+        return fbr_fail(s->err, rc, "%s: out of memory", s->name);
+    if (rc < 0) {
+        *why = fbr_strerror(rc);
+        return 0;
     }
-    return text;
+    rc = source_read(s, text, len);
+    free(text);
+    return rc;
 }
 
 static int file_read(struct fbr_config *c, const char *path, bool trusted, struct fbr_error *err)
 {
+    struct source s = {.name = path, .pair = set_pair, .user = c, .err = err};
     const char *why;
-    size_t len;
-    char *text;
     int rc;
 
     if (access(path, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
-    text = file_slurp(path, trusted, &len, &why, &rc, err);
-    if (text)
-        rc = fbr_config_parse(c, path, text, len, err);
-    else if (rc == 0 && !c->again)
+    rc = source_file(&s, trusted, &why);
+    if (why && !c->again)
         fbr_warn("%s is ignored: %s", path, why);
-    free(text);
     return rc;
 }
 
@@ -502,16 +499,9 @@ int fbr_config_scan(const char *path,
 {
     struct source s = {.name = path, .pair = pair, .user = user, .err = err};
     const char *why;
-    size_t len;
-    int rc;
-    char *text = file_slurp(path, false, &len, &why, &rc, err);
+    int rc = source_file(&s, false, &why);
 
-    if (text)
-        rc = source_read(&s, text, len);
-    else if (rc == 0)
-        rc = fbr_fail(err, -EINVAL, "%s cannot be used: %s", path, why);
-    free(text);
-    return rc;
+    return why ? fbr_fail(err, -EINVAL, "%s cannot be used: %s", path, why) : rc;
 }
 
 /* ---- environment ---- */
