@@ -312,38 +312,20 @@ int fbr_pmi1_put(struct fbr_pmi1 *e, const char *key, const char *value)
     return 0;
 }
 
-static int put(struct fbr_pmi1 *e, char *line)
-{
-    char key[FBR_PMI1_KEY_MAX], *value = word_at(line, "value");
-
-    if (!word(line, "key", key, sizeof(key)) || !is_text(key, sizeof(key), false))
-        return -EINVAL;
-    if (!value || !is_text(value, FBR_PMI1_VALUE_MAX, true))
-        return -EMSGSIZE;
-    return fbr_pmi1_put(e, key, value);
-}
-
 static void on_put(struct fbr_pmi1_conn *c, char *line)
 {
-    char name[FBR_PMI1_NAME_MAX];
+    char name[FBR_PMI1_NAME_MAX], key[FBR_PMI1_KEY_MAX], *value = word_at(line, "value");
+    const char *wrong = NULL;
 
-    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->config.nspace)) {
-        reply(c, "cmd=put_result rc=-1 msg=no_such_kvsname\n");
-        return;
-    }
-    switch (put(c->e, line)) {
-    case 0:
-        reply(c, "cmd=put_result rc=0 msg=success\n");
-        break;
-    case -EINVAL:
-        reply(c, "cmd=put_result rc=-1 msg=bad_key\n");
-        break;
-    case -EMSGSIZE:
-        reply(c, "cmd=put_result rc=-1 msg=bad_value\n");
-        break;
-    default:
-        reply(c, "cmd=put_result rc=-1 msg=out_of_memory\n");
-    }
+    if (!word(line, "kvsname", name, sizeof(name)) || strcmp(name, c->e->config.nspace))
+        wrong = "no_such_kvsname";
+    else if (!word(line, "key", key, sizeof(key)) || !is_text(key, sizeof(key), false))
+        wrong = "bad_key";
+    else if (!value || !is_text(value, FBR_PMI1_VALUE_MAX, true))
+        wrong = "bad_value";
+    else if (fbr_pmi1_put(c->e, key, value) < 0)
+        wrong = "out_of_memory";
+    reply(c, "cmd=put_result rc=%d msg=%s\n", wrong ? -1 : 0, wrong ? wrong : "success");
 }
 
 static void on_get(struct fbr_pmi1_conn *c, char *line)
