@@ -330,6 +330,7 @@ static int pmi1_open(struct fbr_bridge **out, const struct fbr_bridge_host *host
 
 static void job_free(struct job *j)
 {
+    DL_DELETE(j->bridge->jobs, j);
     while (j->clients)
         client_free(j->clients);
     fbr_lo_listener_close(j->listener);
@@ -366,12 +367,11 @@ static int pmi1_job(struct fbr_bridge *b, const struct fbr_bridge_job *job, stru
         return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
     j->bridge = b;
     j->job = job;
-    if (job->node >= 0 && engine_open(j) < 0) {
-        job_free(j);
-        return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
-    }
     DL_APPEND(b->jobs, j);
-    return 0;
+    if (job->node < 0 || engine_open(j) == 0)
+        return 0;
+    job_free(j);
+    return fbr_fail(err, -ENOMEM, "PMI-1: out of memory");
 }
 
 static int pass_fd(struct job *j, uint32_t rank, struct fbr_env *env, int *fd,
@@ -459,22 +459,16 @@ static void pmi1_job_end(struct fbr_bridge *b, const struct fbr_bridge_job *job)
 {
     struct job *j = job_find(b, job->id);
 
-    if (!j)
-        return;
-    DL_DELETE(b->jobs, j);
-    job_free(j);
+    if (j) /* it may have been too much for pmi1_job() */
+        job_free(j);
 }
 
 static void pmi1_close(struct fbr_bridge *b)
 {
     while (b->asks)
         ask_free(b->asks);
-    while (b->jobs) {
-        struct job *j = b->jobs;
-
-        DL_DELETE(b->jobs, j);
-        job_free(j);
-    }
+    while (b->jobs)
+        job_free(b->jobs);
     free(b);
 }
 
