@@ -1,7 +1,5 @@
-# torch_rank.py - a rank of torch.distributed for tests: what users write, and the store as such.
-#
-#   torch_rank.py group   init_process_group(gloo), all_reduce, barrier, a second group
-#   torch_rank.py store   every operation that this torch's TCPStore has
+# torch_rank.py - a rank of torch.distributed for tests: what users write, then every operation of this torch's TCPStore.
+# One program does both, because a rank takes seconds to import torch.
 #
 # SPDX-License-Identifier: Apache-2.0
 import datetime
@@ -92,4 +90,5 @@ def store():
     print(f"rank {RANK} done")
 
 
-{"group": group, "store": store}[sys.argv[1]]()
+group()
+store()
