@@ -180,8 +180,20 @@ static void name_shared_files(struct fbr_env *e, const char *shm)
     fbr_env_default(e, "UCX_POSIX_DIR", "%s", shm); /* UCX unlinks them, but not if it is killed */
 }
 
+/* Removes the interface that cure_interfaces() chose, if the user has excluded some: with both
+ * lists Open MPI uses no TCP. */
+static void yield_interfaces(const struct fbr_probe *p, struct fbr_env *e)
+{
+    const char *include = fbr_env_get(e, "OMPI_MCA_btl_tcp_if_include");
+
+    if (include && !strcmp(include, p->interface[0] ? p->interface : "lo") &&
+        fbr_env_get(e, "OMPI_MCA_btl_tcp_if_exclude"))
+        fbr_env_drop(e, (const char *const[]){"OMPI_MCA_btl_tcp_if_include=", NULL});
+}
+
 void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, struct fbr_env *e)
 {
+    yield_interfaces(p, e);
     if (use->nodes > 1 && p->interface[0])
         fbr_env_default(e, "HOROVOD_GLOO_IFACE", "%s", p->interface);
     /* If the kernel's routes cannot be read, as in many containers, Open MPI's other choice

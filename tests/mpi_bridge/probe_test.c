@@ -402,6 +402,30 @@ static void a_rank_gets_the_defaults_of_its_host(void **state)
     fbr_env_fini(&env);
 }
 
+/* Open MPI uses no TCP at all if both are set. */
+static void interfaces_that_the_user_excludes_take_the_place_of_ours(void **state)
+{
+    static const char *const includes[] = {"eth0", "lo", "ib7"};
+
+    for (int i = 0; i < 3; i++) {
+        struct fbr_probe p = healthy;
+
+        if (i == 1)
+            p.interface[0] = '\0';
+        env = (struct fbr_env){0};
+        fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_include", "%s", includes[i]);
+        fbr_rank_env(&p, &(const struct fbr_rank_use){.nodes = 2}, &env);
+        assert_env("OMPI_MCA_btl_tcp_if_include", includes[i]);
+        fbr_env_set(&env, "OMPI_MCA_btl_tcp_if_exclude", "docker0");
+        fbr_rank_env(&p, &(const struct fbr_rank_use){.nodes = 2}, &env);
+        if (i == 2) /* the user's own, of which Open MPI will speak */
+            assert_env("OMPI_MCA_btl_tcp_if_include", includes[i]);
+        else
+            assert_null(fbr_env_get(&env, "OMPI_MCA_btl_tcp_if_include"));
+        fbr_env_fini(&env);
+    }
+}
+
 static void a_rank_alone_gets_little(void **state)
 {
     struct fbr_probe p = healthy;
@@ -499,6 +523,7 @@ int main(void)
         cmocka_unit_test(timers_are_the_later_the_more_ranks_share_a_processor),
         cmocka_unit_test(what_the_user_has_set_stays_and_is_not_spoken_of),
         cmocka_unit_test(a_rank_gets_the_defaults_of_its_host),
+        cmocka_unit_test(interfaces_that_the_user_excludes_take_the_place_of_ours),
         cmocka_unit_test(a_rank_alone_gets_little),
         cmocka_unit_test(ranks_that_survive_others_are_told),
         cmocka_unit_test(servers_of_an_outer_launcher_are_not_for_ranks),
