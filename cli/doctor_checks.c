@@ -270,7 +270,7 @@ void doctor_machine(struct doctor *d)
 {
     struct fbr_probe p;
 
-    fbr_probe_run(&p);
+    fbr_probe_run(&p, "");
     check_starting(d);
     check_processors(d);
     check_limits(d);

@@ -214,8 +214,8 @@ static bool is_bridge(const char *name, const char *sys)
     return access(path, F_OK) == 0;
 }
 
-/* Rates an interface; 0: it cannot be used. */
-static int merit(const struct ifaddrs *i, const char *wanted, const char *sys)
+/* Rates an interface with an address; 0: it cannot be used. */
+static int merit(const struct ifaddrs *i, const char *wanted, const char *address, const char *sys)
 {
     const unsigned needed = IFF_UP | IFF_RUNNING;
     char text[INET6_ADDRSTRLEN];
@@ -224,10 +224,11 @@ static int merit(const struct ifaddrs *i, const char *wanted, const char *sys)
         !address_text(i->ifa_addr, text))
         return 0;
     return 1 + (i->ifa_addr->sa_family == AF_INET) + 2 * !is_bridge(i->ifa_name, sys) +
-           4 * !strcmp(i->ifa_name, wanted);
+           4 * !strcmp(i->ifa_name, wanted) + 8 * !strcmp(text, address);
 }
 
-static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *roots,
+                             const char *address)
 {
     char wanted[IF_NAMESIZE];
     struct ifaddrs *all = NULL;
@@ -237,7 +238,7 @@ static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *
     if (getifaddrs(&all) < 0)
         return;
     for (struct ifaddrs *i = all; i; i = i->ifa_next) {
-        int m = merit(i, wanted, roots->sys);
+        int m = merit(i, wanted, address, roots->sys);
 
         if ((i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP))
             p->loopback = true;
@@ -248,26 +249,6 @@ static void probe_interfaces(struct fbr_probe *p, const struct fbr_probe_roots *
         address_text(i->ifa_addr, p->address);
     }
     freeifaddrs(all);
-}
-
-int fbr_probe_use_address(struct fbr_probe *p, const char *address)
-{
-    char text[INET6_ADDRSTRLEN];
-    struct ifaddrs *all = NULL;
-    int rc = -EADDRNOTAVAIL;
-
-    if (getifaddrs(&all) < 0)
-        return -errno;
-    for (struct ifaddrs *i = all; i && rc < 0; i = i->ifa_next) {
-        if ((i->ifa_flags & IFF_LOOPBACK) || !address_text(i->ifa_addr, text) ||
-            strcmp(text, address) != 0)
-            continue;
-        snprintf(p->interface, sizeof(p->interface), "%s", i->ifa_name);
-        memcpy(p->address, text, sizeof(text));
-        rc = 0;
-    }
-    freeifaddrs(all);
-    return rc;
 }
 
 int fbr_probe_raise_loopback(void)
@@ -287,16 +268,16 @@ int fbr_probe_raise_loopback(void)
     return rc;
 }
 
-void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots)
+void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots, const char *address)
 {
     memset(p, 0, sizeof(*p));
     probe_memory(p, roots);
     probe_devices(p, roots);
     probe_processors(p, roots);
-    probe_interfaces(p, roots);
+    probe_interfaces(p, roots, address);
 }
 
-void fbr_probe_run(struct fbr_probe *p)
+void fbr_probe_run(struct fbr_probe *p, const char *address)
 {
-    fbr_probe_at(p, &(const struct fbr_probe_roots){"/sys", "/dev", "/proc"});
+    fbr_probe_at(p, &(const struct fbr_probe_roots){"/sys", "/dev", "/proc"}, address);
 }

@@ -24,8 +24,8 @@ struct fbr_probe {
     uint64_t shm_free;
 
     bool loopback; /* lo is up */
-    /* The interface and the address by which other hosts reach us: those of the default route,
-     * else of the first interface that is up. "": there is only lo. */
+    /* The interface and the address by which other hosts reach us: those that were asked for, else
+     * those of the default route, else of the first interface that is up. "": there is only lo. */
     char interface[IF_NAMESIZE];
     char address[INET6_ADDRSTRLEN];
 
@@ -39,11 +39,8 @@ struct fbr_probe {
     bool caches; /* the kernel reports which processors share a cache */
 };
 
-void fbr_probe_run(struct fbr_probe *p);
-
-/* Stores this address of ours, as the one by which other hosts reach us, and its interface. On
- * failure (-EADDRNOTAVAIL: no interface but lo has it) the old values stay. */
-int fbr_probe_use_address(struct fbr_probe *p, const char *address);
+/* `address`: of ours, by which other hosts reach us; "": not known. */
+void fbr_probe_run(struct fbr_probe *p, const char *address);
 
 /* Tries to bring lo up: in a new network namespace it is down. Returns 0 or a negative errno
  * (-EPERM). */

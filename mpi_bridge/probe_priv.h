@@ -11,4 +11,4 @@ struct fbr_probe_roots {
     const char *sys, *dev, *proc; /* "/sys", "/dev", "/proc" */
 };
 
-void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots);
+void fbr_probe_at(struct fbr_probe *p, const struct fbr_probe_roots *roots, const char *address);

@@ -526,13 +526,13 @@ static int open_bridges(struct agent *a, struct fbr_error *err)
 
 /* The launcher reaches all hosts of the ring by one network, so the ranks use our interface to
  * that network. */
-static void look_toward_launcher(struct agent *a)
+static void probe_host(struct agent *a)
 {
     char host[FBR_HOST_ADDRESS_MAX], ours[FBR_HOST_ADDRESS_MAX];
+    bool known = fbr_host_address_of_url(a->rt->parent_url, host) &&
+                 fbr_host_address_toward(host, 0, ours, NULL) == 0;
 
-    if (fbr_host_address_of_url(a->rt->parent_url, host) &&
-        fbr_host_address_toward(host, 0, ours, NULL) == 0)
-        fbr_probe_use_address(&a->probe, ours);
+    fbr_probe_run(&a->probe, known ? ours : "");
 }
 
 /* Opens the parts that start ranks. */
@@ -562,8 +562,7 @@ static int begin(void *arg)
     a->rt->orphaned = on_orphaned;
     fbr_cgroup_read(&a->limits);
     a->cpus = fbr_cgroup_cpus(&a->limits);
-    fbr_probe_run(&a->probe);
-    look_toward_launcher(a);
+    probe_host(a);
     if (!a->probe.loopback && fbr_probe_raise_loopback() == 0)
         a->probe.loopback = true;
     if (gethostname(a->hostname, sizeof(a->hostname) - 1) < 0)
