@@ -427,28 +427,21 @@ int fbr_topology_open(struct fbr_topology **out, const char *source, unsigned fl
     if (!t)
         return fbr_fail(err, -ENOMEM, "out of memory");
     rc = take_only(&source, &only, err);
-    /* "only:0-3:" without a source means this machine */
-    if (!rc && source && !*source)
+    if (source && !*source) /* "only:0-3:" means this machine */
         source = NULL;
-    if (!rc)
-        rc = load(&rows.h, source, devices, err);
-    if (!rc) {
-        t->hwloc = rows.h;
-        t->devices = devices;
-        t->facts.this_machine = !source && hwloc_topology_is_thissystem(rows.h);
-        rc = restrict_to(t, rows.h, only, err);
-    }
-    if (!rc) {
-        rc = number_pus(t, &rows);
-        if (!rc)
-            rc = read_levels(t, &rows);
-        if (!rc && devices)
-            rc = read_devices(t, &rows);
-        if (rc)
-            fbr_fail(err, rc, "cannot read the topology: %s", fbr_strerror(rc));
-        else
-            read_facts(t, rows.h);
-    }
+    if (rc || (rc = load(&rows.h, source, devices, err)))
+        goto done;
+    t->hwloc = rows.h;
+    t->devices = devices;
+    t->facts.this_machine = !source && hwloc_topology_is_thissystem(rows.h);
+    if ((rc = restrict_to(t, rows.h, only, err)))
+        goto done;
+    if ((rc = number_pus(t, &rows)) || (rc = read_levels(t, &rows)) ||
+        (devices && (rc = read_devices(t, &rows))))
+        fbr_fail(err, rc, "cannot read the topology: %s", fbr_strerror(rc));
+    else
+        read_facts(t, rows.h);
+done:
     free(rows.before);
     hwloc_bitmap_free(only);
     if (rc) {
