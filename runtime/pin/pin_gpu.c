@@ -93,31 +93,28 @@ int fbr_gpu_slots(const struct fbr_topology *t, const struct fbr_pin_wish *wish,
                   struct fbr_gpu_slot **out, unsigned *count)
 {
     unsigned max = t->ngpus + 1, n;
-    struct fbr_gpu_slot *slots;
+    struct fbr_gpu_slot *slots, *fewer;
+    int rc;
 
-    *out = NULL;
     *count = 0;
     /* an entry has at least two characters, with its comma */
     for (int v = 0; v < FBR_GPU_VENDORS; v++)
         if (wish->visible[v] && strlen(wish->visible[v]) / 2 + 1 > max)
             max = (unsigned)strlen(wish->visible[v]) / 2 + 1;
-    for (int v = 0; v < FBR_GPU_VENDORS; v++) {
-        slots = calloc(max, sizeof(*slots));
-        if (!slots) {
-            free(*out);
-            *out = NULL;
-            return -ENOMEM;
-        }
+    *out = calloc(max, sizeof(**out));
+    slots = calloc(max, sizeof(*slots));
+    for (int v = 0; *out && slots && v < FBR_GPU_VENDORS; v++) {
         n = read_vendor(t, wish, (enum fbr_gpu_vendor)v, slots, max);
-        if (n > *count || !*out) {
-            free(*out);
-            *out = slots;
-            *count = n;
-        } else {
-            free(slots);
-        }
+        if (n <= *count)
+            continue;
+        fewer = *out;
+        *out = slots;
+        slots = fewer;
+        *count = n;
     }
-    return 0;
+    rc = *out && slots ? 0 : -ENOMEM;
+    free(slots);
+    return rc;
 }
 
 const struct fbr_device *fbr_gpu_device(const struct fbr_topology *t, const struct fbr_pin_gpu *gpu)
