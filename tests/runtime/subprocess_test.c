@@ -91,7 +91,7 @@ static void a_signal_is_a_negative_code(void **state)
 
 static void one_that_closes_its_output_is_waited_for(void **state)
 {
-    assert_int_equal(run("exec >&-; read x <\"$0\"; exit 4", 1000, 100), -ETIMEDOUT);
+    assert_int_equal(run("exec >&-; read x <\"$0\"; exit 4", 200, 100), -ETIMEDOUT);
     assert_int_equal(code, -SIGKILL);
 }
 
