@@ -20,22 +20,10 @@
 
 #include "mpi_bridge/pmix_bridge.h"
 
-/* True for attributes that steer the call and are not names. */
-static bool is_option(const pmix_info_t *info)
-{
-    return strncmp(info->key, "pmix.", 5) == 0;
-}
-
 /* ---- Publish, unpublish ---- */
 
-/* Counts one more open call of r during a loop that calls the host, so that a failure inside the
- * loop does not free r. */
-static void begin(struct fbr_pmix_request *r)
-{
-    r->open++;
-}
-
-/* Answers if no call is open any more. r->code: the first error. */
+/* Answers if no call is open any more. r->code: the first error. A loop that calls the host counts
+ * as one call more, so that r is not answered before its end. */
 static void step_done(struct fbr_pmix_request *r)
 {
     if (fbr_pmix_request_answered(r) && r->open == 0)
@@ -98,9 +86,9 @@ void fbr_pmix_start_publish(struct fbr_pmix_request *r)
         if (PMIX_CHECK_KEY(&r->info[i], PMIX_PERSISTENCE))
             lasts = r->info[i].value.data.persist;
     }
-    begin(r);
+    r->open++; /* the loop itself */
     for (size_t i = 0; i < r->ninfo && r->code == PMIX_SUCCESS; i++) {
-        if (is_option(&r->info[i]))
+        if (strncmp(r->info[i].key, "pmix.", 5) == 0) /* steers the call, and is no name */
             continue;
         r->open++;
         called(r, publish_one(r, j->job, &r->info[i], lasts));
@@ -117,7 +105,7 @@ void fbr_pmix_start_unpublish(struct fbr_pmix_request *r)
         fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
         return;
     }
-    begin(r);
+    r->open++; /* the loop itself */
     for (size_t i = 0; i == 0 || i < r->nkeys; i++) {
         const char *key = r->nkeys ? r->keys[i] : NULL;
 
@@ -328,7 +316,7 @@ void fbr_pmix_start_lookup(struct fbr_pmix_request *r)
     if (wait_ms < 0 && timeout > 0)
         wait_ms = timeout > INT32_MAX / 1000 ? INT32_MAX : timeout * 1000;
     r->wait_ms = wait_ms;
-    begin(r);
+    r->open++; /* the loop itself */
     for (size_t i = 0; i < r->nkeys; i++) {
         struct fbr_pmix_found *f = &r->found[i];
 

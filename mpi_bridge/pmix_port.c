@@ -60,11 +60,6 @@ static bool sends_whole_message(int fd)
     return whole;
 }
 
-static bool is_shortage(int code)
-{
-    return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
-}
-
 /* After EAGAIN libpmix waits for the next caller. After other errors it listens no more, and ranks
  * that call later would wait forever. */
 static int accept_rank(int listener, struct sockaddr *address, socklen_t *len)
@@ -76,7 +71,8 @@ static int accept_rank(int listener, struct sockaddr *address, socklen_t *len)
         close(fd);
         fd = -1;
         errno = EAGAIN;
-    } else if (fd < 0 && is_shortage(errno)) {
+    } else if (fd < 0 &&
+               (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
         usleep(SHORTAGE_US); /* the caller is still there: libpmix tries again at once */
         errno = EAGAIN;
     }
