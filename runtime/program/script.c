@@ -15,31 +15,14 @@
 #define OWN_MAX 4096 /* of our command line */
 #define OWN_WORDS 64
 
-#define SHELL(shell)                                                                              \
-    {                                                                                             \
-        .name = (shell), .ends = ".sh", .code = "c", .module = "", .value = "oO", .attached = "", \
-        .kept = ""                                                                                \
-    }
-
+/* name, ends, code, module, value, attached, kept */
 static const struct fbr_language languages[] = {
-    {.name = "python",
-     .ends = ".py",
-     .code = "c",
-     .module = "m",
-     .value = "XW",
-     .attached = "",
-     .kept = "IEsSP"},
-    {.name = "perl",
-     .ends = ".pl",
-     .code = "eE",
-     .module = "",
-     .value = "I",
-     .attached = "MmFixCDl0V",
-     .kept = ""},
-    SHELL("sh"),
-    SHELL("bash"),
-    SHELL("dash"),
-    SHELL("zsh"),
+    {"python", ".py", "c", "m", "XW", "", "IEsSP"},
+    {"perl", ".pl", "eE", "", "I", "MmFixCDl0V", ""},
+    {"sh", ".sh", "c", "", "oO", "", ""},
+    {"bash", ".sh", "c", "", "oO", "", ""},
+    {"dash", ".sh", "c", "", "oO", "", ""},
+    {"zsh", ".sh", "c", "", "oO", "", ""},
 };
 
 bool fbr_script_is_named(const char *path, const char *name)
