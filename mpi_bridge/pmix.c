@@ -34,12 +34,6 @@
  * list of users has the home directory. */
 #define NO_HOME "/"
 
-/* May ask a server of the network. */
-static bool is_unknown_user(void)
-{
-    return !getpwuid(geteuid());
-}
-
 static void *init_infos(struct fbr_bridge *b)
 {
     const struct fbr_bridge_host *host = b->host;
@@ -78,7 +72,6 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
         {.name = GDS, .value = "hash"},
     };
     struct fbr_setting home = {.name = "HOME", .value = NO_HOME};
-    size_t homeless = !getenv("HOME") && is_unknown_user();
     bool large = b->host->ranks == 0 || b->host->ranks > SMALL_JOB, chosen = getenv(GDS);
     size_t count = sizeof(settings) / sizeof(*settings) - (large || chosen); /* all but the last */
     pmix_server_module_t module = fbr_pmix_module;
@@ -97,11 +90,12 @@ static int start_server(struct fbr_bridge *b, struct fbr_error *err)
         snprintf(settings[2].value, sizeof(settings[2].value), "%s", path ? path : "");
     }
     fbr_settings_apply(settings, count);
-    fbr_settings_apply(&home, homeless);
+    b->homeless = !getenv("HOME") && !getpwuid(geteuid()); /* may ask a server of the network */
+    fbr_settings_apply(&home, b->homeless);
     fbr_pmix_guard_port();
     if (rc == PMIX_SUCCESS)
         rc = PMIx_server_init(&module, infos.array, infos.size);
-    fbr_settings_undo(&home, homeless);
+    fbr_settings_undo(&home, b->homeless);
     fbr_settings_undo(settings, count);
     PMIX_DATA_ARRAY_DESTRUCT(&infos);
     if (rc != PMIX_SUCCESS)
@@ -285,8 +279,8 @@ static int bridge_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, u
     }
     free(added);
     fbr_env_set(env, "JSM_JSRUN_PORT", "0");
-    if (!fbr_env_get(env, "HOME") && is_unknown_user())
-        fbr_env_set(env, "HOME", NO_HOME);
+    if (b->homeless)
+        fbr_env_default(env, "HOME", NO_HOME);
     /* With a small job, messages bring the data to a rank soonest, and the shared memory of
      * libpmix 4.2 loses keys that are put one after the other. With a large job messages would
      * take minutes and gigabytes: it keeps shared memory, unless a ring that began small spawned

@@ -47,6 +47,7 @@ struct fbr_bridge {
     uint32_t last_id, groups;
     pmix_nspace_t nspace; /* our own name as a server */
     int output;           /* the file for error output of libpmix */
+    bool homeless;        /* neither HOME nor the list of users has our home directory */
     bool torn;            /* a rank ended with a code other than 0: see bridge_job_end() */
     char version[32];
 };
