@@ -322,22 +322,45 @@ test_who_runs_alone_for_long_is_told_of_before_the_end() {
     leaves_nothing
 }
 
+# Runs that begin_run() has started. Those that end only after 5 s run at once.
+runs=()
+
+begin_run() { # begin_run <argument>...
+    timeout -k 5 "$patience" "$fiber" run "$@" >"$work/out.${#runs[@]}" 2>&1 </dev/null &
+    runs+=($!)
+}
+
+each_ends() { # each_ends <code> <text>...: each of the runs, and says each of the texts
+    local i text code
+    : >"$work/err"
+    for i in "${!runs[@]}"; do
+        code=0
+        wait "${runs[i]}" || code=$?
+        mv "$work/out.$i" "$work/out"
+        [ "$code" = "$1" ] || fail "exit code $code, not $1" || return
+        for text in "${@:2}"; do
+            says "$text" || return
+        done
+    done
+    runs=()
+    leaves_nothing
+}
+
 test_a_rank_without_mpi_is_not_waited_for_in_mpi_init() {
     for mpi in "${compilers[@]}"; do
         for where in --oversubscribe --per-node=1; do
-            fiber_run 1 "$where" -n 1 "$work/check.$mpi" window : -n 1 printenv HOME || return
-            says 'ended with code 0 without MPI_Init, and rank 0 waits for it there' || return
+            begin_run "$where" -n 1 "$work/check.$mpi" window : -n 1 printenv HOME
         done
     done
+    each_ends 1 'ended with code 0 without MPI_Init, and rank 0 waits for it there'
 }
 
 test_ranks_of_two_kinds_of_mpi_do_not_wait_for_each_other() {
     [ ${#compilers[@]} = 2 ] || return 0
     for where in --oversubscribe --per-node=1; do
-        fiber_run 1 "$where" -n 1 "$work/check.openmpi" window : -n 1 "$work/check.mpich" window || return
-        says 'has called MPI_Init by PMI' || return
-        says 'they wait for each other forever' || return
+        begin_run "$where" -n 1 "$work/check.openmpi" window : -n 1 "$work/check.mpich" window
     done
+    each_ends 1 'has called MPI_Init by PMI' 'they wait for each other forever'
 }
 
 test_a_rank_that_is_lost_before_mpi_init_is_not_waited_for_there() { # MPICH gives up by itself
@@ -360,10 +383,10 @@ test_data_of_a_rank_that_is_lost_elsewhere_is_not_waited_for() { # MPI_Init retu
 test_a_spawned_program_without_mpi_is_not_waited_for() {
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     for where in 2 1; do
-        fiber_run 1 --oversubscribe -n 2 --per-node "$where" "$work/check.openmpi" spawn true || return
-        says 'of spawned job 1 (' || return
-        says 'ended with code 0 without MPI_Init, and rank 0 waits for it in MPI_Comm_spawn forever' || return
+        begin_run --oversubscribe -n 2 --per-node "$where" "$work/check.openmpi" spawn true
     done
+    each_ends 1 'of spawned job 1 (' \
+        'ended with code 0 without MPI_Init, and rank 0 waits for it in MPI_Comm_spawn forever'
 }
 
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
