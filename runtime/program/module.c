@@ -42,7 +42,7 @@ static struct {
 struct search {
     const char *name;
     struct fbr_module_user user; /* the program or library that this code is in */
-    bool stale;                  /* a module of another build was found */
+    bool stale;                  /* the file in `why` is a module of another build */
     void *handle;
     char *program; /* NULL: the search is for a module; else the program's path goes here */
     size_t size;
@@ -92,8 +92,8 @@ static bool of_our_build(struct search *s, const char *path)
 
     if (stamp && !strcmp(stamp, FBR_STAMP))
         return true;
-    s->stale = !s->why[0];
-    if (s->stale)
+    s->stale |= !s->why[0];
+    if (!s->why[0])
         snprintf(s->why, sizeof(s->why),
                  "%.300s is of another build of Fiber (%.40s) than this program (" FBR_STAMP
                  "): build both from one source, and install both",
