@@ -161,8 +161,8 @@ __attribute__((format(printf, 2, 3))) static void reply(struct fbr_pmi1_conn *c,
         c->e->ops->send(c->e->user, c->link, text, (size_t)n);
 }
 
-/* A rank that is gone while it waits in a barrier stays counted: the barrier cannot end, and the
- * job ends instead. */
+/* A rank that is gone while it waits in a barrier stays counted. If it has died, the end of its job
+ * follows, or fbr_pmi1_lost(). */
 static void forget(struct fbr_pmi1_conn *c)
 {
     struct fbr_pmi1_slot *slot = fbr_pmi1_slot(c->e, c->rank);
