@@ -191,6 +191,8 @@ void fiber_pool_close(struct fiber_pool *p)
     fbr_pool_unref(p);
 }
 
+static const char ends[] = "the program ends: fiber_fini() or exit() was called";
+
 /* The next open pool, with a reference. */
 static struct fiber_pool *next_open(struct fbr_runtime *rt)
 {
@@ -217,13 +219,13 @@ static void close_pools(struct fbr_runtime *rt)
     struct fiber_pool *p;
 
     while ((p = next_open(rt))) {
-        shut(p, -ESHUTDOWN, "the program ends: fiber_fini() or exit() was called");
+        shut(p, -ESHUTDOWN, ends);
         fbr_pool_unref(p);
     }
 }
 
 /* Lists the pool, so that the end of the program ends it. */
-static int enlist(struct fiber_pool *p, struct fbr_error *err)
+static int enlist(struct fiber_pool *p)
 {
     struct fbr_runtime *rt = p->rt;
     bool ending = fbr_rt_at_end(rt, FBR_END_TASKS, close_pools) < 0;
@@ -233,9 +235,7 @@ static int enlist(struct fiber_pool *p, struct fbr_error *err)
     if (!ending)
         DL_APPEND(rt->pools, p);
     pthread_mutex_unlock(&list_lock);
-    return ending ? fbr_fail(err, -ESHUTDOWN,
-                             "pool: the program ends: fiber_fini() or exit() was called")
-                  : 0;
+    return ending ? -ESHUTDOWN : 0;
 }
 
 /* ---- Opening ---- */
@@ -263,18 +263,17 @@ int fiber_pool_open(struct fiber_pool **out, const struct fiber_pool_options *op
     p->lock = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
     fbr_cond_init(&p->changed);
     fbr_cond_init(&p->taken);
-    if (set_up(p, opts ? opts : &none, &err) < 0 || enlist(p, &err) < 0)
+    if (set_up(p, opts ? opts : &none, &err) < 0)
         goto fail;
-    rc = fbr_workers_open(p);
-    if (rc < 0) {
-        fbr_fail(&err, rc, "pool: %s", fbr_strerror(rc));
+    if ((rc = enlist(p)) < 0 || (rc = fbr_workers_open(p)) < 0) {
+        fbr_fail(&err, rc, "pool: %s", rc == -ESHUTDOWN ? ends : fbr_strerror(rc));
         goto fail;
     }
     fbr_rt_await_starts(rt, p->start.backend);
     *out = p;
     return 0;
 fail:
-    destroy(p);
+    fbr_pool_unref(p); /* the thread that ends the program may have it, too */
     return fbr_keep_error(&err);
 }
 

@@ -479,9 +479,12 @@ void fbr_workers_arm(struct fiber_pool *p)
 static int open_timer(void *arg)
 {
     struct fiber_pool *p = arg;
-    int rc = fbr_timer_init(&p->timer, p->rt->loop, on_tick, p);
+    int rc;
 
-    if (rc < 0)
+    pthread_mutex_lock(&p->lock);
+    rc = p->closing ? -ESHUTDOWN : 0; /* close_timer() may have been here already */
+    pthread_mutex_unlock(&p->lock);
+    if (rc < 0 || (rc = fbr_timer_init(&p->timer, p->rt->loop, on_tick, p)) < 0)
         return rc;
     fbr_pool_control_open(p);
     return 0;

@@ -288,6 +288,61 @@ static int close_and_fini(void)
     return 7;
 }
 
+/* A slow thread stops in the middle of fiber_pool_open(). */
+static _Thread_local bool slow;
+static _Atomic int opening, may_open, opened;
+
+int __real_fbr_workers_open(struct fiber_pool *p);
+int __wrap_fbr_workers_open(struct fiber_pool *p);
+
+int __wrap_fbr_workers_open(struct fiber_pool *p)
+{
+    if (slow) {
+        atomic_store(&opening, 1);
+        while (!atomic_load(&may_open))
+            nap_us(1000);
+    }
+    return __real_fbr_workers_open(p);
+}
+
+static void *open_it(void *arg)
+{
+    struct fiber_pool *pool = NULL;
+
+    slow = true;
+    check(fiber_pool_open(&pool, NULL) == -ESHUTDOWN && !pool);
+    check(strstr(fiber_last_error(), "the program ends"));
+    atomic_store(&opened, 1);
+    return NULL;
+}
+
+/* The end waits for this call. It has ended the other pool already. */
+static void let_it_open(void *user, size_t index, int code, const void *data, size_t len)
+{
+    atomic_store(&may_open, 1);
+    assert_comes(atomic_load(&opened));
+    nap_us(700000); /* a pool that lives so long gets a control socket */
+}
+
+/* One thread opens a pool while another one ends all pools. */
+static int open_and_fini(void)
+{
+    struct fiber_map_options o = {.size = sizeof(o), .on_done = let_it_open};
+    struct fiber_result *r;
+    struct fiber_pool *last;
+
+    check(pthread_create(&waiters[0], NULL, open_it, NULL) == 0);
+    assert_comes(atomic_load(&opening));
+    last = open_pool(1); /* it is ended after the other one */
+    r = apply_later(last, wait_at_gate, 1, &o);
+    check(wait_for(&board->arrived, 1) == 0);
+    fiber_fini();
+    check(pthread_join(waiters[0], NULL) == 0);
+    fiber_result_close(r);
+    fiber_pool_close(last);
+    return 7;
+}
+
 /* A host that is stopped cannot kill its workers; nobody waits for its heartbeats to fail, which
  * would take hours. */
 static int fini_stopped_host(void)
@@ -376,6 +431,7 @@ static const struct role {
     {"exit", leave, false},
     {"unclosed", leave_unclosed, false},
     {"close_and_fini", close_and_fini, false},
+    {"open_and_fini", open_and_fini, false},
     {"starting", fini_while_starting, false},
     {"fork", forked, false},
     {"callback", leave_in_callback, true},
@@ -448,6 +504,11 @@ static void test_a_pool_may_be_closed_while_the_program_ends(void **state)
     expect("close_and_fini");
 }
 
+static void test_no_pool_is_opened_while_the_program_ends(void **state)
+{
+    expect("open_and_fini");
+}
+
 static void test_fini_ends_workers_that_never_joined(void **state)
 {
     expect("starting");
@@ -491,6 +552,7 @@ int main(int argc, char **argv)
         fini_test(test_exit_does_the_same),
         fini_test(test_pools_that_nobody_closed_are_no_leak),
         fini_test(test_a_pool_may_be_closed_while_the_program_ends),
+        fini_test(test_no_pool_is_opened_while_the_program_ends),
         fini_test(test_fini_ends_workers_that_never_joined),
         fini_test(test_a_fork_child_gets_errors_and_harms_nothing),
         fini_test(test_exit_in_a_callback_ends_the_program),
