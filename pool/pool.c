@@ -318,11 +318,13 @@ int fiber_pool_drain(struct fiber_pool *p, int timeout_ms)
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&p->lock);
+    p->refs++; /* another thread may close the pool */
     while (busy(p) && rc == 0)
         rc = fbr_rt_wait(p->rt, &p->changed, &p->lock, deadline);
     if (!busy(p))
         rc = 0;
     pthread_mutex_unlock(&p->lock);
+    fbr_pool_unref(p);
     return rc == -ETIMEDOUT ? fbr_keep(rc, "the pool still has work after %d ms", timeout_ms) : rc;
 }
 

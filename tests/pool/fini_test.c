@@ -7,6 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 
+#include "runtime/proc/context.h"
 #include "tests/pool/tasks.h"
 #include "tests/support/run.h"
 
@@ -343,6 +344,52 @@ static int open_and_fini(void)
     return 7;
 }
 
+static _Atomic int draining, closed;
+
+int __real_fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t *lock,
+                       uint64_t deadline);
+int __wrap_fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t *lock,
+                       uint64_t deadline);
+
+/* A slow thread gets the lock back late. */
+int __wrap_fbr_rt_wait(struct fbr_runtime *rt, pthread_cond_t *changed, pthread_mutex_t *lock,
+                       uint64_t deadline)
+{
+    int rc;
+
+    if (slow)
+        atomic_store(&draining, 1);
+    rc = __real_fbr_rt_wait(rt, changed, lock, deadline);
+    if (slow) {
+        pthread_mutex_unlock(lock);
+        assert_comes(atomic_load(&closed));
+        pthread_mutex_lock(lock);
+    }
+    return rc;
+}
+
+static void *drain_it(void *arg)
+{
+    slow = true;
+    check(fiber_pool_drain(arg, -1) == 0);
+    return NULL;
+}
+
+/* One thread waits for the work of a pool that another one closes. */
+static int close_and_drain(void)
+{
+    struct fiber_pool *pool = open_pool(1);
+    struct fiber_result *r = apply_later(pool, wait_at_gate, 1, NULL);
+
+    check(pthread_create(&waiters[0], NULL, drain_it, pool) == 0);
+    assert_comes(atomic_load(&draining));
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+    atomic_store(&closed, 1);
+    check(pthread_join(waiters[0], NULL) == 0);
+    return 7;
+}
+
 /* A host that is stopped cannot kill its workers; nobody waits for its heartbeats to fail, which
  * would take hours. */
 static int fini_stopped_host(void)
@@ -432,6 +479,7 @@ static const struct role {
     {"unclosed", leave_unclosed, false},
     {"close_and_fini", close_and_fini, false},
     {"open_and_fini", open_and_fini, false},
+    {"close_and_drain", close_and_drain, false},
     {"starting", fini_while_starting, false},
     {"fork", forked, false},
     {"callback", leave_in_callback, true},
@@ -504,6 +552,11 @@ static void test_a_pool_may_be_closed_while_the_program_ends(void **state)
     expect("close_and_fini");
 }
 
+static void test_a_pool_may_be_closed_while_a_thread_drains_it(void **state)
+{
+    expect("close_and_drain");
+}
+
 static void test_no_pool_is_opened_while_the_program_ends(void **state)
 {
     expect("open_and_fini");
@@ -552,6 +605,7 @@ int main(int argc, char **argv)
         fini_test(test_exit_does_the_same),
         fini_test(test_pools_that_nobody_closed_are_no_leak),
         fini_test(test_a_pool_may_be_closed_while_the_program_ends),
+        fini_test(test_a_pool_may_be_closed_while_a_thread_drains_it),
         fini_test(test_no_pool_is_opened_while_the_program_ends),
         fini_test(test_fini_ends_workers_that_never_joined),
         fini_test(test_a_fork_child_gets_errors_and_harms_nothing),
