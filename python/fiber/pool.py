@@ -110,6 +110,11 @@ def _exception(error):
     return OSError(-code, what)
 
 
+def _report():
+    """Prints the exception that is handled, as one that ends a thread."""
+    threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+
 # ---- Results ----
 
 
@@ -181,7 +186,7 @@ class ApplyResult(_core._fiber.Result):
             if call:
                 call(self._value if self._error is None else self._raised())
         except BaseException:  # SystemExit, too: it would end the thread, and with it all calls that wait for callbacks
-            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+            _report()
         finally:
             self._callbacks = None
             watchers, self._watchers = self._watchers, ()
@@ -1010,22 +1015,28 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
             if self._thread is not None:  # two callers saw that there was none
                 return
             self._thread = threading.current_thread()
-        while True:
-            while self._calls:
-                result = self._calling = self._calls.popleft()
-                self._needs.discard(result)
-                try:
-                    result._call()
-                finally:
-                    self._calling = None
-                self._wake()
-            self._run(lambda: self._calls or not self._needs, None, None)
-            with self._cond:
-                if not self._calls and not self._needs:
-                    self._cond.wait(LINGER_S)
-                if not self._calls and not self._needs:
-                    self._thread = None
-                    return
+        while self._thread is threading.current_thread():
+            try:
+                self._serve_some()
+            except BaseException:  # memory is short; without this thread others would wait without end
+                _report()
+                time.sleep(LOOK_S)
+
+    def _serve_some(self):
+        while self._calls:
+            result = self._calling = self._calls.popleft()
+            self._needs.discard(result)
+            try:
+                result._call()
+            finally:
+                self._calling = None
+            self._wake()
+        self._run(lambda: self._calls or not self._needs, None, None)
+        with self._cond:
+            if not self._calls and not self._needs:
+                self._cond.wait(LINGER_S)
+            if not self._calls and not self._needs:
+                self._thread = None
 
     # ---- Workers ----
 

@@ -753,6 +753,20 @@ def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
     assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
 
 
+def test_the_thread_of_a_pool_goes_on_when_memory_was_short(pool, monkeypatch):
+    def run(*args):
+        if threading.current_thread().name.startswith("fiber-pool") and not seen:
+            raise MemoryError
+        return run_of_pool(*args)
+
+    run_of_pool, seen = pool._run, []
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    monkeypatch.setattr(pool, "_run", run)
+    done = threading.Event()  # this thread does not look after the pool
+    pool.apply_async(square, (3,), callback=lambda x: done.set())
+    assert done.wait(LONG) and seen[0].exc_type is MemoryError
+
+
 def test_a_callback_that_ends_its_thread_harms_nobody_else(pool, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda args: None)
     assert pool.apply_async(square, (3,), callback=sys.exit).get(LONG) == 9
