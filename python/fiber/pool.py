@@ -523,6 +523,8 @@ class IMapIterator(ApplyResult):
                         return
                 pool._wake()
                 pool._run(lambda: self._pulled or not self._is_full(), None, None)  # nobody else may take results
+        except BaseException as exc:  # memory is short
+            self._fail(exc)
         finally:
             self._thread = None
             pool._sources.discard(self)

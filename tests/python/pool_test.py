@@ -668,6 +668,20 @@ def test_a_lazy_map_ends_with_the_pool_where_its_source_blocks():
     pool.join()
 
 
+def test_a_lazy_map_ends_when_the_thread_of_its_source_cannot_go_on(pool, monkeypatch):
+    def run(*args):
+        if threading.current_thread().name == "fiber-imap":
+            raise MemoryError
+        return run_of_pool(*args)
+
+    run_of_pool = pool._run
+    monkeypatch.setattr(pool, "_run", run)
+    it = pool.imap(square, map(int, range(2000)))
+    with pytest.raises(MemoryError):
+        for _ in range(2000):
+            it.next(LONG)
+
+
 def test_results_that_are_the_next_inputs(pool):
     got = []
 
