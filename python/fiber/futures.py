@@ -60,7 +60,7 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("max_workers must be greater than 0")
         self._pool = Pool(max_workers, initializer, initargs, **options)
         self._max_workers = self._pool._size  # dask and others read it
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may submit a call, too
         self._waiting = collections.deque()  # calls that are not handed out
         self._running = 0  # calls that are
         self._most = self._pool._size + 1  # of them

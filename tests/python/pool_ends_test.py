@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import collections
 import gc
 import os
 import signal
@@ -655,6 +656,22 @@ def test_an_executor_is_shut_down_by_the_callback_of_a_call():
     assert [f.result(LONG) for f in others] == list(range(100))
     with pytest.raises(RuntimeError, match="after shutdown"):
         e.submit(work, 1)
+
+
+def test_a_signal_handler_submits_a_call_while_another_one_is_submitted():
+    from fiber.futures import Executor
+
+    class Waiting(collections.deque):
+        def append(self, call):
+            ring()
+            super().append(call)
+
+    global alarms
+    with Executor(1) as e:
+        e._waiting, others, alarms = Waiting(), [], 1
+        before = signal.signal(signal.SIGALRM, lambda *_: others.append(e.submit(work, 2)))
+        assert e.submit(work, 1).result(LONG) == 1 and others[0].result(LONG) == 2
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_calls_of_an_executor_without_workers_fail_together():
