@@ -620,7 +620,9 @@ struct fiber_pool_options {
     const char *backend;      /* NULL: as configured */
     /* Worker processes in one job; 0 or 1: one. If there are more, one process of the job forwards
      * tasks and results for all of them, which saves connections and messages. When a job is lost,
-     * all its workers are lost; this counts as a death only if just one of them had tasks. */
+     * all its workers are lost; this counts as a death only if just one of them had tasks. If one
+     * task was running when three such jobs were lost, new jobs of the pool hold one worker each,
+     * so that a task that ends its job is found. */
     int workers_per_job;
     fiber_pool_init_fn init; /* may be NULL */
     const void *init_arg;

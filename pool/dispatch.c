@@ -365,7 +365,7 @@ static int batch_fails(struct fbr_dispatch *d, struct batch *b, bool counts,
 
 /* Takes back the tasks of a dead worker: its oldest batch may have started, the next one counts as
  * untouched. */
-static int worker_release(struct fbr_dispatch *d, struct dispatch_worker *w, bool counts,
+static int worker_release(struct fbr_dispatch *d, struct dispatch_worker *w, unsigned saw,
                           struct fbr_dispatch_failure *failure)
 {
     struct batch *b;
@@ -379,9 +379,9 @@ static int worker_release(struct fbr_dispatch *d, struct dispatch_worker *w, boo
         fbr_timed_drop(d, b);
         if (!b->map)
             continue;
-        failed = first && batch_fails(d, b, counts, failure);
+        failed = first && batch_fails(d, b, saw == TASK_DEATH, failure);
         if (!failed)
-            d->stats.requeued += fbr_batch_requeue(d, b, b->seen, b->kept, first && counts);
+            d->stats.requeued += fbr_batch_requeue(d, b, b->seen, b->kept, first ? saw : 0);
     }
     return failed;
 }
@@ -391,7 +391,7 @@ int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t work
 {
     struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b = w ? w->batches : NULL;
-    bool counts = !(flags & FBR_DISPATCH_DISRUPTION);
+    unsigned saw = flags == FBR_DISPATCH_JOB ? TASK_JOB : flags ? 0 : TASK_DEATH;
 
     if (!w || w->dead)
         return 0;
@@ -403,9 +403,9 @@ int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t work
         DL_DELETE2(d->drained, w, drained_prev, drained_next);
     w->drained_prev = NULL;
     fbr_dispatch_place(d, now, w);
-    if (b && counts && b->nreports < FBR_DISPATCH_REPORTS)
+    if (b && saw == TASK_DEATH && b->nreports < FBR_DISPATCH_REPORTS)
         b->reports[b->nreports++] = report;
-    return worker_release(d, w, counts, failure);
+    return worker_release(d, w, saw, failure);
 }
 
 int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t worker,

@@ -70,7 +70,9 @@
  * deaths than retries is lost. So batch-mates of a killer are delayed, never blamed. A task with
  * retries = 0 is always handed out alone, so that no death takes another task with it, and is never
  * handed out again after a death. At most one task fails by a death. A disruption (eviction, a kill
- * because of another task) counts for no task, but a task that runs at most once is still lost.
+ * because of another task) counts for no task, but a task that runs at most once is still lost. If
+ * a job is lost with several busy workers, one of their tasks may be the cause: that counts for no
+ * task, either, but the engine counts the lost jobs that each of these tasks has seen (lost_jobs).
  *
  * A task with a timeout is handed out alone in its batch, though another batch may be prefetched
  * behind it. Its time runs from the end of the batch before it, or from when it was handed out.
@@ -162,9 +164,10 @@ struct fbr_dispatch_failure {
 };
 
 #define FBR_DISPATCH_DISRUPTION 1 /* the death is not the fault of the task that ran */
+#define FBR_DISPATCH_JOB 2        /* a job was lost, and several of its workers held tasks */
 
 /* The worker died, or must be treated as dead (fenced). `report` is the caller's name for this
- * death. 1: a task failed, it is done and *failure describes it; 0: none failed. The worker stays
+ * death; `flags` is 0 or one of these. 1: a task failed, it is done and *failure describes it; 0: none failed. The worker stays
  * known, for late results, until worker_remove. Repeats do nothing. */
 int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
                              unsigned flags, struct fbr_dispatch_failure *failure);
@@ -262,6 +265,7 @@ struct fbr_dispatch_stats {
     uint64_t recalls;       /* orders RECALL */
     uint64_t returned;      /* tasks that workers returned */
     uint64_t deaths;        /* of workers, disruptions included */
+    uint32_t lost_jobs;     /* the most that one task has seen, FBR_DISPATCH_DEATHS at most */
 };
 
 void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats);

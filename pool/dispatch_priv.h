@@ -30,9 +30,11 @@
 #define PAGE 1024 /* tasks; no batch crosses the end of a page */
 #define RATES 4
 
-/* State of a task: waiting, held or done; how many deaths it saw, FBR_DISPATCH_DEATHS at most. */
+/* State of a task: waiting, held or done; how many deaths and how many lost jobs it saw,
+ * FBR_DISPATCH_DEATHS of each at most. */
 enum { TASK_WAITING = 0, TASK_HELD = 1, TASK_DONE = 2, TASK_WHAT = 3 };
 #define TASK_DEATH 4u /* one death */
+#define TASK_JOB 32u  /* one lost job */
 
 static inline unsigned task_what(uint8_t state)
 {
@@ -40,7 +42,11 @@ static inline unsigned task_what(uint8_t state)
 }
 static inline unsigned task_deaths(uint8_t state)
 {
-    return state / TASK_DEATH;
+    return state % TASK_JOB / TASK_DEATH;
+}
+static inline unsigned task_jobs(uint8_t state)
+{
+    return state / TASK_JOB;
 }
 static inline uint8_t task_set(uint8_t state, unsigned what)
 {
@@ -193,10 +199,10 @@ void fbr_map_renew(struct fbr_dispatch *d, struct map *m);
 void fbr_batch_put(struct batch *b);
 /* The batch's worker has finished it (complete, or the worker is removed). May free it. */
 void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b);
-/* The held tasks at positions [at, end) wait again; their worker died (deaths: 1) or not (0).
- * Returns how many tasks these are. */
+/* The held tasks at positions [at, end) wait again; they saw a TASK_DEATH, a TASK_JOB, or nothing
+ * (0). Returns how many tasks these are. */
 uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end,
-                           unsigned deaths);
+                           unsigned saw);
 /* The next tasks of m: the first index, the largest number of them (one page, one segment), and the
  * segment from which they come (NULL: fresh). */
 struct found {

@@ -261,7 +261,7 @@ void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b)
 }
 
 uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at, uint32_t end,
-                           unsigned deaths)
+                           unsigned saw)
 {
     struct map *m = b->map;
     uint8_t *states = at < end ? fbr_task_states(m, b->first + at) : NULL;
@@ -274,7 +274,10 @@ uint32_t fbr_batch_requeue(struct fbr_dispatch *d, struct batch *b, uint32_t at,
         if (task_what(states[i]) != TASK_HELD)
             continue;
         states[i] = task_set(states[i], TASK_WAITING);
-        states[i] = (uint8_t)(states[i] + deaths * TASK_DEATH);
+        if (saw != TASK_JOB || task_jobs(states[i]) < FBR_DISPATCH_DEATHS)
+            states[i] = (uint8_t)(states[i] + saw);
+        if (task_jobs(states[i]) > d->stats.lost_jobs)
+            d->stats.lost_jobs = task_jobs(states[i]);
         suspect = task_deaths(states[i]);
         n++;
     }

@@ -118,6 +118,7 @@ struct fiber_pool {
     struct fbr_pool_supervisor *hosts;
     int n_hosts; /* in the list */
     int workers_per_job;
+    bool apart; /* new jobs hold one worker each: a task may be one that ends its job */
     int min, max, target;
     int cpus;             /* processors that this process may use */
     bool closing, closed; /* its end has begun; its end is over */

@@ -145,6 +145,21 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 /* The host's own link carries only records of its workers. */
 static const struct fbr_link_ops link_ops = {.on_broken = on_broken};
 
+/* If a task was running whenever a job was lost, it may be the cause, but so may the tasks of the
+ * other workers. Alone in its job it is found, as any task that kills its worker. */
+static void keep_apart(struct fiber_pool *p)
+{
+    struct fbr_dispatch_stats s;
+
+    fbr_dispatch_stats(p->dispatch, &s);
+    if (p->apart || s.lost_jobs < FBR_DISPATCH_DEATHS)
+        return;
+    p->apart = true;
+    fbr_warn("pool: a task was running when %u jobs were lost, each with several workers; from now "
+             "on new jobs of this pool hold one worker each, to find out whether it is the cause",
+             s.lost_jobs);
+}
+
 struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
 {
     struct fbr_process_spec spec = {.fn = p->serve ? NULL : fbr_pool_supervisor_main,
@@ -158,8 +173,9 @@ struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
                                     .is_host = true};
     struct fbr_pool_supervisor *h;
 
+    keep_apart(p);
     DL_FOREACH(p->hosts, h)
-        if (!h->ended && !h->leaving && h->workers < p->workers_per_job) {
+        if (!h->ended && !h->leaving && h->workers < (p->apart ? 1 : p->workers_per_job)) {
             h->workers++;
             return h;
         }

@@ -180,11 +180,15 @@ void fbr_workers_retry(struct fiber_pool *p)
     fbr_workers_adjust(p);
 }
 
-/* Whether it ended with its job, and its task is not to blame: it had none, or others of the job
- * had some, too. A task that was alone in its job may be one that takes its job along each time. */
-static bool is_innocent(const struct fbr_pool_worker *w)
+/* What its end says about its task. A task that was alone in its job may be one that takes its job
+ * along each time. */
+static unsigned flags_of_end(const struct fbr_pool_worker *w, const struct fiber_process *process)
 {
-    return w->host && w->host->ended && (w->host->busy > 1 || !fbr_workers_is_busy(w));
+    bool with_job = w->host && w->host->ended;
+
+    if (w->disrupted || fbr_process_disrupted(process) || (with_job && !fbr_workers_is_busy(w)))
+        return FBR_DISPATCH_DISRUPTION;
+    return with_job && w->host->busy > 1 ? FBR_DISPATCH_JOB : 0;
 }
 
 static void on_end(void *user, struct fiber_process *process)
@@ -193,17 +197,18 @@ static void on_end(void *user, struct fiber_process *process)
     struct fiber_pool *p = w->pool;
     struct fbr_dispatch_failure failure;
     const char *report = fiber_process_report(process);
+    unsigned flags;
     bool expected;
 
     pthread_mutex_lock(&p->lock);
-    if (is_innocent(w) || fbr_process_disrupted(process))
-        w->disrupted = true;
+    flags = flags_of_end(w, process);
+    w->disrupted = flags != 0;
     expected = w->state == FBR_WORKER_STOPPING || p->closing || w->disrupted;
     if (w->id && w->state != FBR_WORKER_STOPPING) {
         if (!expected)
             p->stats.deaths++;
         if (fbr_dispatch_worker_dead(p->dispatch, fbr_now_ns(), w->id, keep_report(p, report),
-                                     w->disrupted ? FBR_DISPATCH_DISRUPTION : 0, &failure) > 0)
+                                     flags, &failure) > 0)
             fbr_result_task_failure(p, &failure);
     }
     w->state = FBR_WORKER_STOPPING;

@@ -249,7 +249,7 @@ static void failed(struct model *m, int rc, const struct fbr_dispatch_failure *f
 static void do_dead(struct model *m)
 {
     struct model_worker *w = &m->workers[next_byte(m) % WORKERS];
-    unsigned flags = next_byte(m) % 2 ? FBR_DISPATCH_DISRUPTION : 0;
+    unsigned flags = next_byte(m) % 3; /* 0, FBR_DISPATCH_DISRUPTION or _JOB */
     struct fbr_dispatch_failure f;
     int rc;
 

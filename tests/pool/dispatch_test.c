@@ -611,6 +611,27 @@ static void a_disruption_counts_for_nobody(void **state)
     bench_close(&b);
 }
 
+static void lost_jobs_are_counted_and_blame_nobody(void **state)
+{
+    struct bench b = bench_open(1, 1000, 1);
+    struct fbr_dispatch_failure f;
+    struct fbr_dispatch_batch batch = grow_to(&b, 16, US);
+    uint64_t first = batch.first;
+    struct fbr_dispatch_stats s;
+
+    for (uint64_t i = 1; i <= 10; i++) {
+        assert_int_equal(
+            fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_JOB, &f), 0);
+        fbr_dispatch_stats(b.d, &s);
+        assert_int_equal(s.lost_jobs, i < FBR_DISPATCH_DEATHS ? i : FBR_DISPATCH_DEATHS);
+        add_worker(&b);
+        batch = next(&b);
+        assert_int_equal(batch.first, first);
+        assert_true(batch.count > 1); /* no suspects */
+    }
+    bench_close(&b);
+}
+
 /* ---- cancel, drain, timeout ---- */
 
 static void a_cancelled_task_is_never_taken(void **state)
@@ -937,6 +958,7 @@ int main(void)
         cmocka_unit_test(retries_are_counted),
         cmocka_unit_test(at_most_once_runs_alone_and_never_again),
         cmocka_unit_test(a_disruption_counts_for_nobody),
+        cmocka_unit_test(lost_jobs_are_counted_and_blame_nobody),
         cmocka_unit_test(a_cancelled_task_is_never_taken),
         cmocka_unit_test(closing_a_map_tells_its_workers),
         cmocka_unit_test(a_draining_worker_returns_its_tasks_and_says_when_it_is_empty),

@@ -174,6 +174,42 @@ static void test_a_task_that_takes_its_job_along_is_blamed(void **state)
     fiber_pool_close(pool);
 }
 
+/* The same, while the other workers of the job run tasks that take longer. */
+static int kill_busy_job(const void *in, size_t len, struct fiber_reply *reply)
+{
+    uint32_t run;
+
+    if (number(in, len) != 3)
+        return wait_at_gate(in, len, reply);
+    run = atomic_fetch_add(&board->runs[3], 1) + 1;
+    if (run <= 3)
+        wait_for(&board->arrived, 3 * run);
+    else
+        nap_us(200000); /* for the others, if they shared its job again */
+    kill(getppid(), SIGKILL);
+    for (;;)
+        pause();
+}
+
+static void test_a_task_that_takes_a_busy_job_along_is_found(void **state)
+{
+    struct fiber_pool *pool = open_hosted(4, 4);
+    int64_t in[4] = {0, 1, 2, 3}, out[4];
+    struct fiber_result *r;
+
+    assert_ok(fiber_pool_map_array(pool, kill_busy_job, in, 8, out, 8, 4, NULL, &r));
+    assert_ok(fiber_result_wait_task(r, 3, WAIT_MS / 3));
+    assert_int_equal(error_of(r, 3, "was running when 3 workers died"), -EOWNERDEAD);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(number_of(r, i), (int64_t)(i * i));
+    fiber_result_close(r);
+    atomic_store(&board->gate, 0);
+    meet(pool, 4);
+    fiber_pool_close(pool);
+}
+
 /* On the thread that takes all data. */
 static void hold_up(void *user, size_t index, int code, const void *data, size_t len)
 {
@@ -536,6 +572,7 @@ int main(int argc, char **argv)
         pool_test(test_a_host_is_killed),
         pool_test(test_a_host_whose_end_nobody_reports_takes_its_workers_along),
         pool_test(test_a_task_that_takes_its_job_along_is_blamed),
+        pool_test(test_a_task_that_takes_a_busy_job_along_is_found),
         pool_test(test_a_worker_whose_data_is_late_ends_with_its_lost_host),
         pool_test(test_all_hosts_are_killed),
         pool_test(test_a_host_is_killed_while_its_workers_are_stopped),
