@@ -146,9 +146,7 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     pthread_mutex_lock(&p->lock);
     if (take_results(w, &c) < 0)
         evict(w, "sent invalid results; killed");
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
 }
 
 const char *fbr_pool_why_broken(int why)
@@ -208,8 +206,7 @@ static void take_returned(struct fbr_pool_worker *w, struct fbr_cur *c)
         account_returned(w, batch, kept);
     else if (rc == -EPROTO)
         fbr_warn("pool: %s returned tasks that it does not hold", fiber_process_name(w->process));
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
+    fbr_pool_leave(p);
 }
 
 void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body)

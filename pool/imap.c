@@ -215,8 +215,7 @@ int fiber_imap_next(struct fiber_imap *it, size_t *index, struct fiber_bytes *ou
             break;
         }
     }
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
     return rc;
 }
 

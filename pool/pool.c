@@ -166,15 +166,13 @@ static void shut(struct fiber_pool *p, int code, const char *why)
         fbr_result_end_all(p, code, why);
         fbr_stream_shut(p);
         pthread_cond_broadcast(&p->changed);
-        fbr_pool_pump(p);
     }
     while (!first && !p->closed && !fbr_pool_in_callback(p))
         fbr_cond_wait(&p->changed, &p->lock, UINT64_MAX);
     first = !p->closed;
-    pthread_mutex_unlock(&p->lock);
+    fbr_pool_leave(p);
     if (!first)
         return;
-    fbr_pool_call_back(p);
     fbr_workers_close(p);
     pthread_mutex_lock(&p->lock);
     wait_callbacks(p);
@@ -294,9 +292,7 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
     if (p->target > max)
         p->target = max;
     fbr_workers_adjust(p);
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
     return 0;
 }
 

@@ -316,7 +316,6 @@ static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
         finish(r);
     if (p->min < p->max)
         fbr_workers_adjust(p);
-    fbr_pool_pump(p);
     return 0;
 }
 
@@ -340,10 +339,9 @@ int fbr_result_begin(struct fiber_result *r, bool open)
         map.task_bytes = r->in_size ? r->in_size : 1;
     pthread_mutex_lock(&p->lock);
     rc = submit(r, &map);
-    pthread_mutex_unlock(&p->lock);
+    fbr_pool_leave(p);
     if (rc < 0)
         goto fail;
-    fbr_pool_call_back(p); /* it may have failed at once */
     return 0;
 fail:
     r->refs = 1;
@@ -635,9 +633,7 @@ int fiber_result_cancel(struct fiber_result *r)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
     end_map(r, -ECANCELED, "cancelled");
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
     return 0;
 }
 
@@ -656,9 +652,7 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
         fbr_pool_carry_out(&order);
     if (rc >= 0)
         fbr_result_failed(r, index, -ECANCELED, "cancelled");
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
     if (rc == -EALREADY || (rc == -ENOENT && index < r->n))
         return fbr_keep(-EALREADY, "task %zu is done already", index);
     if (rc == -ENOMEM)
@@ -713,11 +707,11 @@ static void call_back(struct fiber_pool *p, struct fbr_callback *c)
     pthread_mutex_lock(&p->lock);
 }
 
-void fbr_pool_call_back(struct fiber_pool *p)
+void fbr_pool_leave(struct fiber_pool *p)
 {
     struct fbr_callback *c;
 
-    pthread_mutex_lock(&p->lock);
+    fbr_pool_pump(p);
     wake_waiters(p);
     if (p->calling) { /* that thread, or a call further up this stack, runs our callbacks as well */
         pthread_mutex_unlock(&p->lock);

@@ -146,10 +146,8 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
         *first = r->n - n;
     if (p->min < p->max)
         fbr_workers_adjust(p);
-    fbr_pool_pump(p);
 done:
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p); /* tasks may have failed at once */
+    fbr_pool_leave(p);
     free_items(list);
     return rc;
 }

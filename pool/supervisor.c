@@ -83,10 +83,8 @@ static void on_end(void *user, struct fiber_process *process)
         h->busy += w->host == h && fbr_workers_is_busy(w);
     if (!h->useful && !h->leaving && !p->closing)
         fbr_workers_failed_start(p, process, fiber_process_report(process));
-    fbr_workers_arm(p);
     pthread_cond_broadcast(&p->changed);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
 }
 
 /* Under the lock: frees the host once its process is gone and no worker points to it. */

@@ -50,10 +50,9 @@ static void on_ready(struct fbr_pool_worker *w)
             w->host->useful = true;
         p->failed_starts = p->failed_alone = p->unstarted = 0;
         fbr_workers_adjust(p); /* it may be one too many by now */
-        fbr_pool_pump(p);
     }
     pthread_cond_broadcast(&p->changed);
-    pthread_mutex_unlock(&p->lock);
+    fbr_pool_leave(p);
 }
 
 static void on_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
@@ -223,10 +222,8 @@ static void on_end(void *user, struct fiber_process *process)
             p->stats.restarts += p->n_workers < p->target;
         fbr_workers_adjust(p);
     }
-    fbr_pool_pump(p);
     pthread_cond_broadcast(&p->changed);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
 }
 
 static void on_gone(void *user, struct fiber_process *process)
@@ -238,9 +235,7 @@ static void on_gone(void *user, struct fiber_process *process)
     pthread_mutex_lock(&p->lock);
     if (w->id && fbr_dispatch_worker_remove(p->dispatch, fbr_now_ns(), w->id, &failure) > 0)
         fbr_result_task_failure(p, &failure);
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
     fiber_process_close(process);
     fbr_buf_fini(&w->commons);
     free(w);
@@ -437,9 +432,7 @@ static void on_tick(void *arg)
     p->timer_at_ms = UINT64_MAX;
     fbr_result_end_late(p);
     fbr_workers_adjust(p);
-    fbr_pool_pump(p);
-    pthread_mutex_unlock(&p->lock);
-    fbr_pool_call_back(p);
+    fbr_pool_leave(p);
 }
 
 static void arm(void *arg)
@@ -513,8 +506,7 @@ int fbr_workers_open(struct fiber_pool *p)
     p->armer = (struct fbr_post){.fn = arm, .arg = p, .own = true};
     pthread_mutex_lock(&p->lock);
     fbr_workers_adjust(p);
-    fbr_workers_arm(p);
-    pthread_mutex_unlock(&p->lock);
+    fbr_pool_leave(p);
     return 0;
 }
 
