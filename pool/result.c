@@ -43,16 +43,6 @@ void fbr_item_free(struct fbr_item *item)
     free(item);
 }
 
-/* Not under the lock. */
-static void leave_common(struct fiber_result *r)
-{
-    if (!r->common)
-        return;
-    pthread_mutex_lock(&r->pool->lock);
-    fbr_common_put(r->pool, r->common);
-    pthread_mutex_unlock(&r->pool->lock);
-}
-
 static void destroy(struct fiber_result *r)
 {
     struct fbr_array_error *e, *after;
@@ -69,7 +59,6 @@ static void destroy(struct fiber_result *r)
         HASH_DELETE(hh, r->errors, e);
         free(e);
     }
-    leave_common(r);
     free(r->own.data);
     free(r->each);
     free(r->flags);
@@ -87,6 +76,8 @@ static void unref(struct fiber_result *r)
 
     pthread_mutex_lock(&p->lock);
     last = --r->refs == 0;
+    if (last)
+        fbr_common_put(p, r->common); /* its map has never begun */
     pthread_mutex_unlock(&p->lock);
     if (last)
         destroy(r);
@@ -96,7 +87,7 @@ static void unref(struct fiber_result *r)
  * the worker knows it itself. */
 static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
 {
-    struct fbr_buf b = {0};
+    struct fbr_buf b = {.data = r->ref, .cap = sizeof(r->ref)}; /* 49 bytes at most: fnref.h */
 
     if (r->opts.common_len) {
         r->common = fbr_common_get(r->pool, r->opts.common, r->opts.common_len);
@@ -106,14 +97,7 @@ static int put_ref(struct fiber_result *r, const struct fbr_fnref *fn)
     fbr_put_u64(&b, r->common ? r->common->id : 0);
     if (fn)
         fbr_fnref_put(&b, fn);
-    if (b.failed) {
-        fbr_buf_fini(&b);
-        leave_common(r);
-        return -ENOMEM;
-    }
-    r->ref_len = b.len < sizeof(r->ref) ? b.len : sizeof(r->ref); /* at most 49, see fnref.h */
-    memcpy(r->ref, b.data, r->ref_len);
-    fbr_buf_fini(&b);
+    r->ref_len = b.len;
     return 0;
 }
 
