@@ -68,9 +68,10 @@ struct worker {
     uint32_t started, limit; /* of its tasks: how many were begun; how many may run */
     struct note notes[REMEMBERED];
     int n_notes;
-    bool stop, taken;
+    bool taken;
     pthread_cond_t answered; /* signals: taken */
 
+    atomic_bool stop;
     atomic_bool cancelled;  /* the result of the running task is not wanted */
     atomic_uint ended;      /* tasks of the current batch that have run, up to `started` */
     uint64_t overdue_batch; /* of the cancelled task for which on_overdue() looks; loop thread */
@@ -268,9 +269,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
             on_cancel(w, batch, pos);
         break;
     case FBR_POOL_STOP:
-        pthread_mutex_lock(&w->lock);
-        w->stop = true;
-        pthread_mutex_unlock(&w->lock);
+        atomic_store(&w->stop, true);
         if (write(w->wake, &one, sizeof(one)) < 0)
             fbr_debug("worker: wake: %m");
         break;
@@ -305,22 +304,20 @@ static void begin_results(struct worker *w, uint64_t batch, uint32_t pos)
 static void send_with(struct worker *w, const void *more, size_t len)
 {
     struct iovec iov[2] = {{NULL, 0}, {(void *)(uintptr_t)more, len}};
-    struct fbr_buf head = {0};
+    struct fbr_buf head = {.data = w->out.data, .cap = FBR_RESULTS_HEAD}; /* all of it fits */
 
     if (!w->out_count)
         return;
+    if (w->out.failed) {
+        atomic_store(&serving, NULL); /* no complete message can be sent */
+        fbr_child_exit(w->child, 1, "ran out of memory for its results");
+    }
     fbr_put_u32(&head, FBR_RESULTS);
     fbr_put_u32(&head, w->out_count);
     fbr_put_u64(&head, w->out_batch);
     fbr_put_u32(&head, w->out_pos);
     fbr_put_u32(&head, 0);
     fbr_put_u64(&head, w->out_busy);
-    if (head.failed || w->out.failed) {
-        atomic_store(&serving, NULL); /* no complete message can be sent */
-        fbr_child_exit(w->child, 1, "ran out of memory for its results");
-    }
-    memcpy(w->out.data, head.data, head.len);
-    fbr_buf_fini(&head);
     iov[0] = (struct iovec){w->out.data, w->out.len};
     /* the link broke, and the pool knows */
     if (fbr_data_client_send(w->up, iov, len ? 2 : 1) < 0)
@@ -658,16 +655,6 @@ static void on_record(void *user, const void *record, size_t len)
     w->awake_until = kind == FBR_TASKS_ALONE && now - begin < QUICK_NS ? now + AWAKE_NS : 0;
 }
 
-static bool stopped(struct worker *w)
-{
-    bool stop;
-
-    pthread_mutex_lock(&w->lock);
-    stop = w->stop;
-    pthread_mutex_unlock(&w->lock);
-    return stop;
-}
-
 /* Spins for a message. Returns whether one came before it was time to sleep. */
 static bool stay_awake(struct worker *w, struct pollfd p[2])
 {
@@ -688,7 +675,7 @@ static void serve(struct worker *w)
     struct pollfd p[2] = {{.fd = fbr_data_client_fd(w->up), .events = POLLIN},
                           {.fd = w->wake, .events = POLLIN}};
 
-    while (!stopped(w)) {
+    while (!atomic_load(&w->stop)) {
         int rc = fbr_data_client_recv(w->up, on_record, w);
 
         if (rc == 0 && !stay_awake(w, p) && poll(p, 2, w->beat_ms) == 0)
