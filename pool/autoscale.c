@@ -6,11 +6,9 @@
 int fbr_autoscale_target(const struct fbr_autoscale *w, const struct fbr_dispatch *d,
                          uint64_t now_ns)
 {
-    struct fbr_dispatch_stats s;
-    uint64_t want;
+    const struct fbr_dispatch_stats *s = fbr_dispatch_stats(d);
+    uint64_t want = s->workers - s->idle + s->waiting;
 
-    fbr_dispatch_stats(d, &s);
-    want = s.workers - s.idle + s.waiting;
     if (w->target < w->max)
         want += fbr_dispatch_ahead(d, now_ns);
     if (want > (uint64_t)w->max)
@@ -22,12 +20,10 @@ bool fbr_autoscale_spares(const struct fbr_autoscale *w, const struct fbr_dispat
                           uint64_t now_ns, uint64_t worker)
 {
     uint64_t since = fbr_dispatch_worker_idle_since(d, worker);
-    struct fbr_dispatch_stats s;
 
     if (w->target <= w->min || since == FBR_DISPATCH_NEVER)
         return false;
-    fbr_dispatch_stats(d, &s);
-    return s.waiting == 0 && now_ns - since > w->idle_ns;
+    return fbr_dispatch_stats(d)->waiting == 0 && now_ns - since > w->idle_ns;
 }
 
 uint64_t fbr_autoscale_next_ms(const struct fbr_autoscale *w, uint64_t now_ms, uint64_t undone)

@@ -63,9 +63,9 @@ void fbr_dispatch_close(struct fbr_dispatch *d)
     free(d);
 }
 
-void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats)
+const struct fbr_dispatch_stats *fbr_dispatch_stats(const struct fbr_dispatch *d)
 {
-    *stats = d->stats;
+    return &d->stats;
 }
 
 /* ---- maps ---- */

@@ -268,7 +268,7 @@ struct fbr_dispatch_stats {
     uint32_t lost_jobs;     /* the most that one task has seen, FBR_DISPATCH_DEATHS at most */
 };
 
-void fbr_dispatch_stats(const struct fbr_dispatch *d, struct fbr_dispatch_stats *stats);
+const struct fbr_dispatch_stats *fbr_dispatch_stats(const struct fbr_dispatch *d);
 /* Tasks that workers hold and others could have: the number that recalls would bring back.
  * O(workers). */
 uint64_t fbr_dispatch_ahead(const struct fbr_dispatch *d, uint64_t now);

@@ -37,12 +37,11 @@ static void control_facts(void *user, struct fbr_run_facts *f)
 {
     struct fiber_pool *p = user;
     struct fbr_pending jobs = {0};
-    struct fbr_dispatch_stats s;
+    const struct fbr_dispatch_stats *s = fbr_dispatch_stats(p->dispatch);
     struct fbr_pool_worker *w;
 
     memset(f, 0, sizeof(*f));
     pthread_mutex_lock(&p->lock);
-    fbr_dispatch_stats(p->dispatch, &s);
     DL_FOREACH(p->workers, w) {
         f->agents++;
         f->running += w->state != FBR_WORKER_STARTING;
@@ -52,7 +51,7 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     f->size = p->target;
     f->restarts = (int)p->stats.restarts;
     snprintf(f->doing, sizeof(f->doing), "%llu task%s running, %llu waiting, %llu done",
-             (unsigned long long)s.held, s.held == 1 ? "" : "s", (unsigned long long)s.waiting,
+             (unsigned long long)s->held, s->held == 1 ? "" : "s", (unsigned long long)s->waiting,
              (unsigned long long)p->stats.done);
     if (p->broken)
         snprintf(f->waiting, sizeof(f->waiting), "%.190s", p->why);

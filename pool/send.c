@@ -77,10 +77,8 @@ static void note_sent(struct fbr_pool_worker *w, const struct fbr_dispatch_batch
 static bool is_alone(struct fiber_pool *p, const struct fbr_dispatch_batch *batch)
 {
     uint64_t mean = fbr_dispatch_map_mean(p->dispatch, batch->map), first;
-    struct fbr_dispatch_stats stats;
 
-    fbr_dispatch_stats(p->dispatch, &stats);
-    if (stats.waiting == 0 || mean > FBR_DISPATCH_PREFETCH_NS)
+    if (fbr_dispatch_stats(p->dispatch)->waiting == 0 || mean > FBR_DISPATCH_PREFETCH_NS)
         return true;
     if (!mean)
         return false;

@@ -11,7 +11,7 @@
 
 int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
 {
-    struct fbr_dispatch_stats s;
+    const struct fbr_dispatch_stats *s;
     struct fbr_pool_worker *w;
 
     if (!out || out->size != sizeof(*out))
@@ -19,18 +19,18 @@ int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
     if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
-    fbr_dispatch_stats(p->dispatch, &s);
+    s = fbr_dispatch_stats(p->dispatch);
     *out = p->stats;
     out->size = sizeof(*out);
-    out->workers = (int)s.workers;
-    out->busy = (int)(s.workers - s.idle);
+    out->workers = (int)s->workers;
+    out->busy = (int)(s->workers - s->idle);
     DL_FOREACH(p->workers, w)
         out->starting += w->state == FBR_WORKER_STARTING;
     out->target = p->target;
-    out->waiting = s.waiting;
-    out->running = s.held;
-    out->requeued = s.requeued;
-    out->dropped = s.dropped;
+    out->waiting = s->waiting;
+    out->running = s->held;
+    out->requeued = s->requeued;
+    out->dropped = s->dropped;
     pthread_mutex_unlock(&p->lock);
     return 0;
 }

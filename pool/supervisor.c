@@ -147,15 +147,12 @@ static const struct fbr_link_ops link_ops = {.on_broken = on_broken};
  * other workers. Alone in its job it is found, as any task that kills its worker. */
 static void keep_apart(struct fiber_pool *p)
 {
-    struct fbr_dispatch_stats s;
-
-    fbr_dispatch_stats(p->dispatch, &s);
-    if (p->apart || s.lost_jobs < FBR_DISPATCH_DEATHS)
+    if (p->apart || fbr_dispatch_stats(p->dispatch)->lost_jobs < FBR_DISPATCH_DEATHS)
         return;
     p->apart = true;
-    fbr_warn("pool: a task was running when %u jobs were lost, each with several workers; from now "
+    fbr_warn("pool: a task was running when %d jobs were lost, each with several workers; from now "
              "on new jobs of this pool hold one worker each, to find out whether it is the cause",
-             s.lost_jobs);
+             FBR_DISPATCH_DEATHS);
 }
 
 struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)

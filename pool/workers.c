@@ -139,7 +139,6 @@ void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *proces
                               const char *report)
 {
     uint64_t wait = (uint64_t)BACKOFF_MS << (p->failed_starts < 8 ? p->failed_starts : 8);
-    struct fbr_dispatch_stats s;
     char last[3001];
     int most;
 
@@ -147,9 +146,8 @@ void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *proces
     p->unstarted++;
     p->not_before_ms = fbr_now_ms() + (wait < BACKOFF_MAX_MS ? wait : BACKOFF_MAX_MS);
     p->start_at_ms = p->not_before_ms;
-    fbr_dispatch_stats(p->dispatch, &s);
     warn_of_start(p, report);
-    if (s.workers) {
+    if (fbr_dispatch_stats(p->dispatch)->workers) {
         p->failed_alone = 0;
         return;
     }

@@ -395,7 +395,7 @@ static void finish(struct model *m)
         REQUIRE(!m->maps[i].id || m->maps[i].ended == m->maps[i].total);
         fbr_dispatch_map_close(m->d, m->maps[i].id);
     }
-    fbr_dispatch_stats(m->d, &stats);
+    stats = *fbr_dispatch_stats(m->d);
     REQUIRE(stats.waiting == 0 && stats.held == 0 && stats.maps == 0 && stats.workers == 1);
 }
 

@@ -170,7 +170,7 @@ static void what_is_held_up_in_a_worker_is_seen_at_the_next_tick(void **state)
             finish(&b, &batches[i], 10 * US);
     assert_int_equal(fbr_dispatch_map_add(b.d, &again, &id), 0);
     assert_true(hand_out(&b, NULL) > 0);
-    fbr_dispatch_stats(b.d, &s);
+    s = *fbr_dispatch_stats(b.d);
     assert_int_equal(s.waiting, 0);
     assert_int_equal(s.held, 2);
     assert_int_equal(look(&b), 1); /* it is through with them at once, as far as we know */

@@ -76,7 +76,7 @@ static void expect_by(const struct sim *s, const char *what, uint64_t limit)
 {
     struct fbr_dispatch_stats stats;
 
-    fbr_dispatch_stats(s->d, &stats);
+    stats = *fbr_dispatch_stats(s->d);
     print_message("    %s: %.2f ms of %.2f; %llu batches, %llu recalls, %llu returned\n", what,
                   (double)s->now / MS, (double)limit / MS, (unsigned long long)stats.batches,
                   (unsigned long long)stats.recalls, (unsigned long long)stats.returned);
@@ -436,7 +436,7 @@ static void a_killer_takes_nothing_along(void **state)
         m->retries = -1;
         m->killer = at;
         run(&s, 10 * SECOND);
-        fbr_dispatch_stats(s.d, &stats);
+        stats = *fbr_dispatch_stats(s.d);
         assert_int_equal(m->failed, 1);
         assert_int_equal(s.innocent_blamed, 0);
         assert_int_equal(stats.deaths, 3);
@@ -503,7 +503,7 @@ static void chaos(uint64_t seed)
         cancel_task(&s, m, random_u64(&s) % m->tasks);
         fbr_dispatch_worker_drain(s.d, s.workers[random_u64(&s) % s.nworkers].id);
     }
-    fbr_dispatch_stats(s.d, &stats);
+    stats = *fbr_dispatch_stats(s.d);
     assert_int_equal(stats.waiting + stats.held, 0);
     print_message("    seed %llu: %u workers, %u maps, %llu ms, %llu deaths, %llu recalls\n",
                   (unsigned long long)seed, s.nworkers, s.nmaps, (unsigned long long)(s.now / MS),

@@ -37,7 +37,7 @@ static struct fbr_dispatch_stats stats(const struct fbr_dispatch *d)
 {
     struct fbr_dispatch_stats s;
 
-    fbr_dispatch_stats(d, &s);
+    s = *fbr_dispatch_stats(d);
     return s;
 }
 

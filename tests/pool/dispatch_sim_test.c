@@ -41,7 +41,7 @@ static void print_time(const char *what, const struct sim *s, uint64_t floor)
 {
     struct fbr_dispatch_stats stats;
 
-    fbr_dispatch_stats(s->d, &stats);
+    stats = *fbr_dispatch_stats(s->d);
     print_message(
         "    %s: %.2f ms, floor %.2f, %.3f x; %llu batches, %llu recalls, %llu tasks returned\n",
         what, (double)s->now / MS, (double)floor / MS, (double)s->now / (double)floor,
@@ -91,7 +91,7 @@ static void empty_tasks_travel_in_large_batches(void **state)
     add_map(&s, 1000000, 2, takes_1us);
     run(&s, 100 * SECOND);
     print_time("empty tasks", &s, 200 * MS);
-    fbr_dispatch_stats(s.d, &stats);
+    stats = *fbr_dispatch_stats(s.d);
     assert_true(stats.batches < 1000000 / 400);
     assert_true(s.now < 225 * MS);
     sim_close(&s);
@@ -167,7 +167,7 @@ static void a_killer_is_blamed_and_its_batch_mates_are_not(void **state)
     sim_open(&s, 5);
     add_map(&s, 20000, -1, takes_20us)->killer = 15000;
     run(&s, SECOND);
-    fbr_dispatch_stats(s.d, &stats);
+    stats = *fbr_dispatch_stats(s.d);
     print_time("with a killer", &s, 80 * MS);
     assert_int_equal(s.blamed, 1);
     assert_int_equal(stats.deaths, 3);
@@ -198,7 +198,7 @@ static void chaos(uint64_t seed)
         add_map(&s, 1 + random_u64(&s) % 20000, (int)(random_u64(&s) % 4) - 1, takes_anything);
     post(&s, (struct event){.at = 0, .kind = TROUBLE});
     run(&s, 300 * SECOND);
-    fbr_dispatch_stats(s.d, &stats);
+    stats = *fbr_dispatch_stats(s.d);
     for (uint32_t i = 0; i < s.nmaps; i++)
         for (uint64_t t = 0; t < s.maps[i].tasks; t++)
             assert_int_equal(s.maps[i].over[t], 1);

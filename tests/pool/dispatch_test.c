@@ -106,7 +106,7 @@ static struct fbr_dispatch_stats stats(struct bench *b)
 {
     struct fbr_dispatch_stats s;
 
-    fbr_dispatch_stats(b->d, &s);
+    s = *fbr_dispatch_stats(b->d);
     return s;
 }
 
@@ -622,7 +622,7 @@ static void lost_jobs_are_counted_and_blame_nobody(void **state)
     for (uint64_t i = 1; i <= 10; i++) {
         assert_int_equal(
             fbr_dispatch_worker_dead(b.d, b.now, batch.worker, i, FBR_DISPATCH_JOB, &f), 0);
-        fbr_dispatch_stats(b.d, &s);
+        s = *fbr_dispatch_stats(b.d);
         assert_int_equal(s.lost_jobs, i < FBR_DISPATCH_DEATHS ? i : FBR_DISPATCH_DEATHS);
         add_worker(&b);
         batch = next(&b);
