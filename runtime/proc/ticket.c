@@ -99,7 +99,15 @@ static int read_stdin(uint8_t *data, size_t *len)
     return rc;
 }
 
-/* Reads the ticket; empties its file, and removes the file if it has a name. */
+static bool is_ticket(const void *data, size_t len)
+{
+    struct fbr_cur c = fbr_cur(data, len);
+
+    return fbr_get_u32(&c) == MAGIC;
+}
+
+/* Reads the ticket; empties its file, and removes the file if it has a name. Any other file stays
+ * as it is: a wrapper of the program may have opened one at the ticket's descriptor. */
 static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
 {
     const char *path = strncmp(where, "file:", 5) == 0 ? where + 5 : NULL;
@@ -119,10 +127,13 @@ static int read_and_wipe(const char *where, uint8_t *data, size_t *len)
     while (*len < FBR_TICKET_MAX &&
            (n = pread(fd, data + *len, FBR_TICKET_MAX - *len, (off_t)*len)) > 0)
         *len += (size_t)n;
-    rc = n < 0 ? -errno : 0;
+    rc = n < 0 ? -errno : is_ticket(data, *len) ? 0 : -ENODATA;
+    if (rc < 0)
+        goto done;
     (void)!ftruncate(fd, 0); /* fails on a read-only mount, where the engine removes the file */
     if (path)
         unlink(path);
+done:
     close(fd);
     return rc;
 }

@@ -142,6 +142,31 @@ static void test_an_inherited_descriptor(void **state)
     fbr_buf_fini(&b);
 }
 
+/* A wrapper of the program may have a file of its own at that descriptor; and where two programs of
+ * one job get the variable, the first one has emptied the ticket. */
+static void test_a_descriptor_that_is_no_ticket(void **state)
+{
+    static const char *const contents[] = {"", "log", "a log of the user's, which stays as it is"};
+
+    for (size_t i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
+        int fd = memfd_create("log", MFD_CLOEXEC), other = dup(fd);
+        ssize_t len = (ssize_t)strlen(contents[i]);
+        struct fbr_error err = {0, ""};
+        struct fbr_config *c = NULL;
+        struct fbr_join j;
+        char where[16], left[64];
+
+        assert_int_equal(write(fd, contents[i], (size_t)len), len);
+        snprintf(where, sizeof(where), "fd:%d", fd);
+        setenv(FBR_TICKET_ENV, where, 1);
+        assert_int_equal(fbr_join_take(&j, &c, &err), -ENODATA);
+        assert_non_null(strstr(err.text, "was the variable inherited"));
+        assert_int_equal(pread(other, left, sizeof(left), 0), len);
+        assert_memory_equal(left, contents[i], (size_t)len);
+        close(other);
+    }
+}
+
 static void test_a_file(void **state)
 {
     char dir[64], path[96], where[112];
@@ -265,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_strings_that_are_too_long_are_refused),
         cmocka_unit_test(test_none),
         cmocka_unit_test(test_an_inherited_descriptor),
+        cmocka_unit_test(test_a_descriptor_that_is_no_ticket),
         cmocka_unit_test(test_a_file),
         cmocka_unit_test(test_standard_input_that_does_not_end),
         cmocka_unit_test(test_standard_input_without_a_whole_ticket),
