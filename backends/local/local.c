@@ -41,6 +41,7 @@
 #define CANNOT_START 125
 #define REST_READS 32 /* a pipe holds at most 1 MiB */
 #define CPU_SETS 8    /* of 1,024 processors each */
+#define SIGNAL(sig) (UINT64_C(1) << ((sig)-1))
 
 struct local_job {
     struct local_job *next, *prev;
@@ -71,7 +72,7 @@ struct copy {
     struct fbr_copies_order order;
     struct local_job *job;
     struct fbr_job *kept;
-    int signal;             /* to send as soon as it runs */
+    uint64_t signals;       /* to send as soon as it runs, by bit */
     int ours[2], theirs[2]; /* ends of its pipes, when its turn has come */
     int ticket, folder;
 };
@@ -539,7 +540,6 @@ static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
     struct copy *c = (struct copy *)(void *)o;
     struct local_job *j = c->job;
     struct fbr_error err;
-    int sig = c->signal;
 
     j->copy = NULL;
     j->pid = pid;
@@ -554,8 +554,9 @@ static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
     if (j->pid) {
         begin(j, c->ours);
         c->ours[0] = c->ours[1] = -1;
-        if (sig)
-            local_signal(j->b, j, sig);
+        for (int sig = 1; sig <= 64; sig++)
+            if (c->signals & SIGNAL(sig))
+                local_signal(j->b, j, sig);
     } else {
         j->dead = true;
         finish(j);
@@ -649,7 +650,9 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     if (j->dead)
         return 0;
     if (j->copy) {
-        j->copy->signal = j->copy->signal == SIGKILL ? SIGKILL : sig;
+        j->copy->signals |= SIGNAL(sig);
+        if (sig == SIGCONT) /* it undoes a stop before it */
+            j->copy->signals &= ~SIGNAL(SIGSTOP);
         return 0;
     }
     if (sig < 0) {
