@@ -324,16 +324,15 @@ static void local_close(struct fbr_backend *b)
 
 static int ticket_fd(const struct fbr_job *job, struct fbr_error *err)
 {
-    int fd = memfd_create("fiber-ticket", MFD_CLOEXEC);
+    int fd = memfd_create("fiber-ticket", MFD_CLOEXEC), why;
+    ssize_t n = fd < 0 ? -1 : write(fd, job->ticket, job->ticket_len);
 
-    if (fd < 0 || write(fd, job->ticket, job->ticket_len) != (ssize_t)job->ticket_len) {
-        int rc = fbr_fail(err, -errno, "cannot make a file in memory for the ticket: %s",
-                          fbr_strerror(errno));
-
-        fbr_fds_close(fd);
-        return rc;
-    }
-    return fd;
+    if (n == (ssize_t)job->ticket_len)
+        return fd;
+    why = n < 0 ? errno : EFBIG; /* ulimit -f: the kernel writes what fits */
+    fbr_fds_close(fd);
+    return fbr_fail(err, -why, "cannot make a file in memory for the ticket: %s",
+                    fbr_strerror(why));
 }
 
 /* Finds a place for the job. The job gets none if it requests none, or if nothing can be bound. */

@@ -1,12 +1,14 @@
-/* local_test.c - the local backend without a runtime: jobs that wait for a template.
+/* local_test.c - the local backend without a runtime: jobs that wait for a template, and limits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,6 +97,26 @@ static void a_copy_that_waits_for_its_template_leaves_nothing(void **state)
     assert_int_equal(t.events, 0);
 }
 
+static int start_without_room(void *none)
+{
+    struct rlimit before, small;
+    int rc;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    errno = 0;
+    rc = open_and_start(NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    return rc;
+}
+
+static void a_ticket_that_does_not_fit_is_an_error(void **state)
+{
+    assert_int_equal(fbr_loop_call(t.env.loop, start_without_room, NULL), -EFBIG);
+}
+
 static int start_and_signal(void *template)
 {
     static const int signals[] = {SIGSTOP, SIGTERM, SIGCONT};
@@ -127,6 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_copy_that_waits_for_its_template_leaves_nothing, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_ticket_that_does_not_fit_is_an_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_waits_gets_all_its_signals_when_it_runs, set_up,
                                         tear_down),
     };
