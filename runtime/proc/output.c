@@ -49,6 +49,17 @@ struct fbr_output {
     unsigned losses[3]; /* chunks that were not written, or in part */
 };
 
+/* The reader has closed, or a disk is full, or memory is short; fbr_output_error() reports it. */
+static void lose(struct fbr_output *o, int fd, bool ours, int why)
+{
+    int of = fd <= 2 ? fd : 0;
+
+    __atomic_store_n(&o->errors[of], why, __ATOMIC_RELAXED);
+    if (__atomic_add_fetch(&o->losses[of], 1, __ATOMIC_RELAXED) == 1 && ours && fd == 1 &&
+        why != EPIPE && why != EBADF)
+        fbr_warn("output of processes is lost: standard output: %s", fbr_strerror(why));
+}
+
 static void write_chunk(struct fbr_output *o, const struct chunk *c)
 {
     size_t at = 0;
@@ -67,13 +78,7 @@ static void write_chunk(struct fbr_output *o, const struct chunk *c)
 
             poll(&p, 1, 1000);
         } else if (n < 0 && errno != EINTR) {
-            int why = errno, of = c->fd <= 2 ? c->fd : 0;
-
-            /* The reader has closed, or a disk is full; fbr_output_error() reports it. */
-            __atomic_store_n(&o->errors[of], why, __ATOMIC_RELAXED);
-            if (__atomic_add_fetch(&o->losses[of], 1, __ATOMIC_RELAXED) == 1 && c->ours &&
-                c->fd == 1 && why != EPIPE && why != EBADF)
-                fbr_warn("output of processes is lost: standard output: %s", fbr_strerror(why));
+            lose(o, c->fd, c->ours, errno);
             return;
         }
     }
@@ -221,8 +226,10 @@ static bool add(struct fbr_output *o, int fd, const void *data, size_t len, bool
 {
     struct chunk *c = malloc(sizeof(*c) + len);
 
-    if (!c)
+    if (!c) { /* the output is lost rather than the job */
+        lose(o, fd, ours, ENOMEM);
         return false;
+    }
     *c = (struct chunk){.fd = fd, .len = len, .ours = ours};
     memcpy(c->data, data, len);
     return enqueue(o, c);
@@ -318,11 +325,12 @@ void fbr_lines_fini(struct fbr_lines *l)
         fbr_line_fini(&l->stream, fbr_output_screen(l->output, l->fd));
 }
 
-/* When memory is short, the output is lost rather than the job. */
 static bool pass_on(struct fbr_lines *l, struct fbr_buf *out)
 {
     bool full = out->len && !out->failed && add(l->output, l->fd, out->data, out->len, true);
 
+    if (out->failed)
+        lose(l->output, l->fd, true, ENOMEM);
     fbr_buf_fini(out);
     return full;
 }

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/proc/output.h"
 #include "tests/support/children.h"
 #include "tests/support/run.h"
 
@@ -277,6 +278,27 @@ static void test_lost_output_is_a_warning(void **state)
     ran_free(&r);
 }
 
+static void on_room(void *user)
+{
+}
+
+static void test_output_that_finds_no_memory_is_counted(void **state)
+{
+    volatile size_t too_much = PTRDIFF_MAX - 1024;
+    static struct fbr_output *o; /* it is never freed */
+    struct fbr_loop *loop;
+
+    assert_int_equal(fbr_loop_open(&loop, NULL), 0);
+    assert_int_equal(fbr_output_open(&o, loop, on_room, NULL), 0);
+    for (int fd = 1; fd <= 3; fd++) {
+        assert_false(fbr_output_add(o, fd, "", too_much));
+        assert_int_equal(fbr_output_losses(o, fd % 3), 1);
+        assert_int_equal(fbr_output_error(o, fd % 3), ENOMEM);
+    }
+    fbr_output_stop(o);
+    fbr_loop_close(loop);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -296,6 +318,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_reader_that_does_not_read_holds_up_nobody_else),
         cmocka_unit_test(test_a_closed_stdout_ends_nobody),
         cmocka_unit_test(test_lost_output_is_a_warning),
+        cmocka_unit_test(test_output_that_finds_no_memory_is_counted),
     };
 
     init_fiber(&argc, &argv);
