@@ -191,28 +191,34 @@ static int open_file(struct ring_job *j, uint32_t rank, int stream)
     return -2;
 }
 
+/* The file goes on where the try before has left it. */
 static int file_of(struct ring_job *j, uint32_t rank, int stream)
 {
-    int *fd = &j->ranks[rank].files[stream - 1];
+    struct ring_rank *k = &j->ranks[rank];
+    int *fd = &k->files[stream - 1];
+    const struct ring_job *before;
 
-    if (j->ring->options.output_dir && *fd == -1)
-        *fd = open_file(j, rank, stream);
-    return *fd;
+    if (!j->ring->options.output_dir || *fd != -1)
+        return *fd;
+    DL_FOREACH(j->ring->jobs, before)
+        if (!j->job.info.spawned && !before->job.info.spawned &&
+            before->ranks[rank].files[stream - 1] != -1)
+            k->within[stream - 1] = before->ranks[rank].within[stream - 1];
+    return *fd = open_file(j, rank, stream);
 }
 
 /* Puts the time in front of each line. */
-static void stamp(struct ring_rank *k, int stream, const char *time, const char *at, size_t len,
-                  struct fbr_buf *out)
+static void stamp(bool within, const char *time, const char *at, size_t len, struct fbr_buf *out)
 {
     const char *end = at + len;
 
     while (at < end) {
         const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl + 1 : end;
 
-        if (!k->within[stream - 1])
+        if (!within)
             fbr_put(out, time, strlen(time));
         fbr_put(out, at, (size_t)(stop - at));
-        k->within[stream - 1] = !nl;
+        within = false;
         at = stop;
     }
 }
@@ -223,17 +229,23 @@ bool fbr_ring_file_put(struct ring_job *j, uint32_t rank, int stream, const char
     struct ring_rank *k = &j->ranks[rank];
     struct fbr_output *o = j->ring->rt->output;
     int fd = file_of(j, rank, stream);
+    bool *within = &k->within[stream - 1], full;
     struct fbr_buf b = {0};
-    bool full;
 
     if (fd < 0)
         return false;
-    if (k->unmarked[stream - 1])
+    if (k->unmarked[stream - 1]) {
+        if (*within)
+            fbr_output_add(o, fd, "\n", 1);
         fbr_output_add(o, fd, k->mark, strlen(k->mark));
+        *within = false;
+    }
     k->unmarked[stream - 1] = false;
+    if (*time)
+        stamp(*within, time, data, len, &b);
+    *within = ((const char *)data)[len - 1] != '\n';
     if (!*time)
         return fbr_output_add(o, fd, data, len);
-    stamp(k, stream, time, data, len, &b);
     full = !b.failed && fbr_output_add(o, fd, b.data, b.len);
     fbr_buf_fini(&b);
     return full;

@@ -92,7 +92,7 @@ static void put(struct ring_job *j, uint32_t rank, int stream, const char *text)
 
 static void assert_file(const struct world *w, const char *name, const char *want)
 {
-    char path[160], text[64] = "";
+    char path[160], text[256] = "";
     size_t n;
     FILE *f;
 
@@ -149,6 +149,30 @@ static void a_restart_goes_on_with_files_of_its_run_only(void **state)
     tear_down(&w);
 }
 
+/* A rank that was killed may have left a line unfinished; the other stream's file is whole. */
+static void the_mark_of_a_restart_begins_a_line(void **state)
+{
+    struct world w;
+    char want[256];
+
+    set_up(&w, "rank-%r");
+    put(&w.own, 0, 1, "step 1\nste");
+    fbr_rank_output_again(&w.own, 0, 1); /* the rank alone */
+    put(&w.own, 0, 1, "step 1");
+    snprintf(want, sizeof(want), "step 1\nste\n%sstep 1", w.own.ranks[0].mark);
+    assert_file(&w, "rank-0", want);
+    add_job(&w, &w.again, 1, false);
+    fbr_rank_output_again(&w.again, 0, 2); /* all ranks */
+    fbr_rank_output_again(&w.again, 1, 1);
+    put(&w.again, 0, 1, "\n");
+    put(&w.again, 1, 1, "here\n");
+    snprintf(want + strlen(want), sizeof(want) - strlen(want), "\n%s\n", w.again.ranks[0].mark);
+    assert_file(&w, "rank-0", want);
+    snprintf(want, sizeof(want), "%shere\n", w.again.ranks[1].mark);
+    assert_file(&w, "rank-1", want);
+    tear_down(&w);
+}
+
 static void spawned_ranks_with_files_of_their_own_begin_them(void **state)
 {
     struct world w;
@@ -182,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_output_of_a_rank_begins_its_file),
         cmocka_unit_test(a_restart_goes_on_with_files_of_its_run_only),
+        cmocka_unit_test(the_mark_of_a_restart_begins_a_line),
         cmocka_unit_test(spawned_ranks_with_files_of_their_own_begin_them),
         cmocka_unit_test(spawned_ranks_do_not_empty_a_file_that_others_write),
     };
