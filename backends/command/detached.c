@@ -30,7 +30,8 @@
 #define MAX_ID 128
 #define FORGOTTEN 3
 #define CLOSE_MS 5000
-#define LIMIT_MS 60000 /* a command that hangs would keep all ends from being known */
+#define LIMIT_MS 60000  /* a command that hangs would keep all ends from being known */
+#define START_MS 600000 /* a start command that hangs would keep other jobs from starting */
 #define CANNOT_START 125
 
 enum detached_stage { STARTING, LIVING, ENDING, ENDED };
@@ -343,7 +344,8 @@ int fbr_detached_start(struct fbr_detached *d, char *const *words, char *const *
 {
     struct detached_job *j = calloc(1, sizeof(*j));
     const struct fbr_args w = {.at = (char **)(uintptr_t)words};
-    const struct fbr_tool tool = {.words = &w, .env = env, .done = on_submitted, .user = j};
+    const struct fbr_tool tool = {
+        .words = &w, .env = env, .limit_ms = START_MS, .done = on_submitted, .user = j};
     int rc;
 
     if (!j)

@@ -587,6 +587,24 @@ static void no_more_start_at_once_than_is_allowed(void **state)
         release(&jobs[i]);
 }
 
+/* Its place is free for others then. */
+static void a_start_that_hangs_is_given_up(void **state)
+{
+    struct job jobs[2];
+    int gate;
+
+    assert_int_equal(open_with("starts = 1\n"), 0);
+    gate = open_gate();
+    m.limit_ms = 300;
+    start(&jobs[0], "a");
+    start(&jobs[1], "b");
+    hears("a exited 125 the start command ended with code -9");
+    is_told("submit b", 1);
+    close(gate);
+    for (size_t i = 0; i < COUNT(jobs); i++)
+        release(&jobs[i]);
+}
+
 /* ---- Ending ---- */
 
 /* A job that was not started yet is ended only by a signal that ends programs. */
@@ -735,6 +753,7 @@ int main(void)
         detached_test(a_start_that_fails_is_the_jobs_end),
         detached_test(a_ticket_that_is_not_written_is_an_error),
         detached_test(no_more_start_at_once_than_is_allowed),
+        detached_test(a_start_that_hangs_is_given_up),
         detached_test(a_job_that_waits_for_its_start_outlives_other_signals),
         detached_test(a_relative_folder_of_tickets_is_where_we_began),
         detached_test(a_signal_cancels_a_job),
