@@ -385,6 +385,12 @@ static int command_start(struct fbr_backend *b, const struct fbr_job *job, void 
         return rc;
     }
     DL_APPEND(b->jobs, j);
+    /* a detached start that hangs keeps its place, so those behind it need start_timeout */
+    if (j->held && !b->detached)
+        notify(j, &(struct fbr_job_event){.type = FBR_JOB_PENDING,
+                                          .placed = 1,
+                                          .text = "waits for its turn to start ('starts' limits "
+                                                  "how many start at once)"});
     return 0;
 }
 
