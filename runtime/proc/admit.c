@@ -26,7 +26,7 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
 
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p)
-        if (p->id == who->id)
+        if (who->kind == FBR_CALLER_JOB && p->id == who->id)
             break;
     if (p &&
         (p->epoch != who->epoch || !fbr_process_takes(p->state, P_ON_JOINED) || p->conn || p->host))
@@ -35,14 +35,14 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
     return p;
 }
 
-int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
-                       uint8_t secret[FBR_KEY_SIZE])
+int fbr_process_secret(void *context, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
 {
+    struct fbr_runtime *rt = context;
     struct fiber_process *p = find(rt, who);
 
-    if (!p)
+    if (!p && !(who->kind == FBR_CALLER_PEER && rt->admit_peer))
         return -EACCES;
-    memcpy(secret, p->secret, FBR_KEY_SIZE);
+    memcpy(secret, p ? p->secret : rt->peer_key, FBR_KEY_SIZE);
     return 0;
 }
 
@@ -108,10 +108,13 @@ static int refuse(struct fiber_process *p, int rc, const struct fbr_error *err)
     return rc;
 }
 
-int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn)
+int fbr_process_admit(void *context, const struct fbr_caller *who, struct fbr_conn *conn)
 {
+    struct fbr_runtime *rt = context;
     struct fiber_process *p = find(rt, who);
 
+    if (who->kind == FBR_CALLER_PEER)
+        return rt->admit_peer(rt, who, conn);
     return p ? fbr_process_attach(p, conn) : -EACCES;
 }
 

@@ -128,8 +128,8 @@ static bool only_ours(const struct fbr_runtime *rt)
 int fbr_rt_listener(struct fbr_runtime *rt, enum fbr_reach reach, struct fbr_listener **l,
                     struct fbr_error *err)
 {
-    const struct fbr_auth_ops auth = {rt->above->secret,
-                                      rt->above->admit,
+    const struct fbr_auth_ops auth = {fbr_process_secret,
+                                      fbr_process_admit,
                                       rt,
                                       (unsigned)fbr_config_ms(rt->config, "join_timeout"),
                                       only_ours(rt),
@@ -199,7 +199,7 @@ enum fbr_reach fbr_rt_object_reach(struct fbr_runtime *rt)
 int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_slot **out,
                    struct fbr_error *err)
 {
-    const struct fbr_backend_env env = {rt->loop, rt->config, rt->above->job_event, fbr_environ()};
+    const struct fbr_backend_env env = {rt->loop, rt->config, fbr_job_event, fbr_environ()};
     struct fbr_backend_slot *s;
     const struct fbr_backend_ops *ops;
     int rc;
@@ -210,7 +210,7 @@ int fbr_rt_backend(struct fbr_runtime *rt, const char *name, struct fbr_backend_
             *out = s;
             return 0;
         }
-    rc = rt->output ? 0 : fbr_output_open(&rt->output, rt->loop, rt->above->output_room, rt);
+    rc = rt->output ? 0 : fbr_output_open(&rt->output, rt->loop, fbr_process_resume_output, rt);
     if (rc < 0)
         return fbr_fail(err, rc, "output of jobs: %s", fbr_strerror(rc));
     ops = fbr_backend_find(name, err);

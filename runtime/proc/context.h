@@ -53,14 +53,6 @@ struct fbr_hold_ops {
     void (*release)(struct fbr_hold *hold);
 };
 
-/* Functions of the layers above, which the context calls. */
-struct fbr_rt_above {
-    int (*secret)(void *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
-    int (*admit)(void *rt, const struct fbr_caller *who, struct fbr_conn *conn);
-    void (*job_event)(void *process, const struct fbr_job_event *event);
-    void (*output_room)(void *rt);
-};
-
 /* The stages of the end of this process, in their order: each may still use what later stages
  * close. The runtime does not know pools, rings and objects: a part that has something to end
  * registers a function at the stage where it ends. fiber_fini() calls them before it ends processes
@@ -83,7 +75,6 @@ struct fiber_process;
 
 struct fbr_runtime {
     pthread_mutex_t lock; /* guards processes, started to ender, data server, at_end */
-    const struct fbr_rt_above *above;
     struct fbr_config *config;
     struct fbr_loop *loop;
     struct fbr_rundir dir;
@@ -200,3 +191,13 @@ int fbr_rt_send(struct fbr_runtime *rt, struct fbr_conn *const *conn, uint8_t ty
 /* Derives the keys of a data link from its control connection; both ends do so. -ENOTSUP: the
  * connection needs no keys. */
 int fbr_rt_keys(struct fbr_conn *conn, uint64_t link, enum fbr_aead_alg alg, struct fbr_keys *keys);
+
+/* Parts of processes that the context's own parts call; job.c and admit.c define them. Loop thread.
+ *
+ * Takes the events of backends, with a process as the job's user (backend.h). */
+void fbr_job_event(void *process, const struct fbr_job_event *event);
+/* The output's queue has room: resumes reading the output of processes. */
+void fbr_process_resume_output(void *rt);
+/* For struct fbr_auth_ops: the secret and the admission of a caller at our listener. */
+int fbr_process_secret(void *rt, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE]);
+int fbr_process_admit(void *rt, const struct fbr_caller *who, struct fbr_conn *conn);

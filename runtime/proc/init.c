@@ -33,39 +33,6 @@ void fiber_bytes_free(struct fiber_bytes *bytes)
     bytes->len = 0;
 }
 
-/* ---- Functions for the context ---- */
-
-static int on_secret(void *user, const struct fbr_caller *who, uint8_t secret[FBR_KEY_SIZE])
-{
-    struct fbr_runtime *rt = user;
-
-    if (who->kind == FBR_CALLER_JOB)
-        return fbr_process_secret(rt, who, secret);
-    if (who->kind != FBR_CALLER_PEER || !rt->admit_peer)
-        return -EACCES;
-    memcpy(secret, rt->peer_key, FBR_KEY_SIZE);
-    return 0;
-}
-
-static int on_admit(void *user, const struct fbr_caller *who, struct fbr_conn *conn)
-{
-    struct fbr_runtime *rt = user;
-
-    return who->kind == FBR_CALLER_JOB ? fbr_process_admit(rt, who, conn)
-                                       : rt->admit_peer(rt, who, conn);
-}
-
-static void on_output_room(void *user)
-{
-    struct fbr_runtime *rt = user;
-
-    fbr_process_resume_output(rt);
-    if (rt->output_room)
-        rt->output_room(rt);
-}
-
-static const struct fbr_rt_above above = {on_secret, on_admit, fbr_job_event, on_output_room};
-
 /* ---- The start ---- */
 
 static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
@@ -82,7 +49,6 @@ static int new_runtime(struct fbr_runtime **out, struct fbr_error *err)
         free(rt);
         return fbr_fail(err, rc, "cannot get random bytes: %s", fbr_strerror(rc));
     }
-    rt->above = &above;
     rc = fbr_rt_set(*out = rt);
     return rc < 0 ? fbr_fail(err, rc, "out of memory") : 0;
 }

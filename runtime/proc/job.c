@@ -444,8 +444,9 @@ static void on_output(struct fiber_process *p, const struct fbr_job_event *e)
     }
 }
 
-void fbr_process_resume_output(struct fbr_runtime *rt)
+void fbr_process_resume_output(void *context)
 {
+    struct fbr_runtime *rt = context;
     struct fiber_process *p;
 
     pthread_mutex_lock(&rt->lock); /* pause_output takes no lock of ours */
@@ -455,6 +456,8 @@ void fbr_process_resume_output(struct fbr_runtime *rt)
         p->paused = false;
     }
     pthread_mutex_unlock(&rt->lock);
+    if (rt->output_room)
+        rt->output_room(rt);
 }
 
 /* The function has not run, whatever the exit code is. CANNOT_START: fiber_init() has failed, and

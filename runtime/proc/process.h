@@ -81,15 +81,5 @@ int fbr_process_abandon(struct fiber_process *p, const char *why);
 const char *const *fbr_process_program(void);
 /* Returns the command of fiber_template(), which stays valid; NULL: there is none. Any thread. */
 const char *const *fbr_process_template(void);
-/* Takes the events of backends, with a process as the job's user (backend.h). Loop thread. */
-void fbr_job_event(void *process, const struct fbr_job_event *event);
-/* Resumes reading the output of processes. Loop thread. */
-void fbr_process_resume_output(struct fbr_runtime *rt);
-
-/* For struct fbr_auth_ops: the secret and the admission of a caller at our listener that has a
- * ticket. */
-int fbr_process_secret(struct fbr_runtime *rt, const struct fbr_caller *who,
-                       uint8_t secret[FBR_KEY_SIZE]);
-int fbr_process_admit(struct fbr_runtime *rt, const struct fbr_caller *who, struct fbr_conn *conn);
 void fbr_process_end_all(struct fbr_runtime *rt);
 void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */
