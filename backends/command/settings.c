@@ -239,7 +239,7 @@ static int load(struct fbr_command_settings *s, const struct fbr_config *config,
 int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_config *config,
                               struct fbr_error *err)
 {
-    const char *base, *slash;
+    bool is_ssh;
     int rc;
 
     *s = (struct fbr_command_settings){.unknown = -1, .starts = UNSAID, .poll_ms = 1000};
@@ -248,13 +248,12 @@ int fbr_command_settings_load(struct fbr_command_settings *s, const struct fbr_c
         fbr_command_settings_fini(s);
         return rc;
     }
-    slash = strrchr(s->start.at[0], '/');
-    base = slash ? slash + 1 : s->start.at[0];
-    if (s->unknown < 0 && strcmp(base, "ssh") == 0)
+    is_ssh = strcmp(basename(s->start.at[0]), "ssh") == 0;
+    if (s->unknown < 0 && is_ssh)
         /* ssh exits with 255 when ssh itself fails, and when a signal ended the job */
         s->unknown = 255;
     if (s->starts == UNSAID)
-        s->starts = strcmp(base, "ssh") == 0 ? SSH_STARTS : STARTS;
+        s->starts = is_ssh ? SSH_STARTS : STARTS;
     return 0;
 }
 

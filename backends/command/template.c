@@ -92,13 +92,12 @@ bool fbr_template_has(const struct fbr_args *t, const char *placeholder)
 
 int fbr_template_complete(struct fbr_args *t)
 {
-    const char *base = t->n ? strrchr(t->at[0], '/') : NULL;
+    const char *base = t->n ? basename(t->at[0]) : "";
     enum placeholder p = P_COMMAND;
 
     if (fbr_template_has(t, "{command}") || fbr_template_has(t, "{shell_command}") ||
         fbr_template_has(t, "{program}"))
         return 0;
-    base = base ? base + 1 : t->n ? t->at[0] : "";
     if (strcmp(base, "ssh") == 0 || strcmp(base, "rsh") == 0)
         p = P_SHELL;
     return fbr_args_add(t, places[p], strlen(places[p]));
@@ -112,31 +111,28 @@ static bool is_setting(const char *text)
            strncmp(text, "FIBER_TICKET=", 13) != 0;
 }
 
-static int add(struct fbr_args *w, const char *word)
+static void command_words(const struct fbr_fill *f, struct fbr_args *w)
 {
-    return fbr_args_add(w, word, strlen(word));
-}
-
-static int command_words(const struct fbr_fill *f, struct fbr_args *w)
-{
-    bool there = f->workdir && f->workdir[0];
-
-    if (add(w, "env") < 0 || (there && (add(w, "-C") < 0 || add(w, f->workdir) < 0)) ||
-        (f->ticket && fbr_args_addf(w, "FIBER_TICKET=%s", f->ticket) < 0))
-        return -ENOMEM;
+    fbr_args_addf(w, "env");
+    if (f->workdir && f->workdir[0]) {
+        fbr_args_addf(w, "-C");
+        fbr_args_addf(w, "%s", f->workdir);
+    }
+    if (f->ticket)
+        fbr_args_addf(w, "FIBER_TICKET=%s", f->ticket);
     for (size_t i = 0; f->env && f->env[i]; i++)
-        if (is_setting(f->env[i]) && add(w, f->env[i]) < 0)
-            return -ENOMEM;
-    if (fbr_args_add_program(w, f->program ? f->program : "") < 0)
-        return -ENOMEM;
-    return fbr_args_add_all(w, f->argv);
+        if (is_setting(f->env[i]))
+            fbr_args_addf(w, "%s", f->env[i]);
+    fbr_args_add_program(w, f->program ? f->program : "");
+    fbr_args_add_all(w, f->argv);
 }
 
 static void put_shell(struct fbr_buf *b, const struct fbr_fill *f)
 {
     struct fbr_args w = {0};
 
-    b->failed |= command_words(f, &w) < 0;
+    command_words(f, &w);
+    b->failed |= w.failed;
     fbr_args_line(&w, b);
     fbr_args_fini(&w);
 }
@@ -157,10 +153,9 @@ static void put_text(struct fbr_buf *b, enum placeholder p, const struct fbr_fil
     }
 }
 
-static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_args *out)
+static void fill_word(const char *word, const struct fbr_fill *f, struct fbr_args *out)
 {
     struct fbr_buf b = {0};
-    int rc;
 
     for (const char *at = word; *at; at++) {
         enum placeholder p = *at == '{' ? place_at(at) : PLACES;
@@ -173,9 +168,9 @@ static int fill_word(const char *word, const struct fbr_fill *f, struct fbr_args
             at += at[0] == '{' && at[1] == '{';
         }
     }
-    rc = b.failed ? -ENOMEM : fbr_args_add(out, b.len ? (const char *)b.data : "", b.len);
+    out->failed |= b.failed;
+    fbr_args_add(out, b.len ? (const char *)b.data : "", b.len);
     fbr_buf_fini(&b);
-    return rc;
 }
 
 int fbr_template_fill(const struct fbr_args *t, const struct fbr_fill *f, struct fbr_args *out,
@@ -183,22 +178,20 @@ int fbr_template_fill(const struct fbr_args *t, const struct fbr_fill *f, struct
 {
     for (size_t i = 0; i < t->n; i++) {
         const char *word = t->at[i];
-        int rc;
 
         if (strcmp(word, places[P_COMMAND]) == 0)
-            rc = command_words(f, out);
+            command_words(f, out);
         else if (strcmp(word, places[P_ARGV]) == 0)
-            rc = fbr_args_add_all(out, f->argv);
+            fbr_args_add_all(out, f->argv);
         else if (strcmp(word, places[P_IDS]) == 0)
-            rc = fbr_args_add_all(out, (char *const *)(uintptr_t)f->ids);
+            fbr_args_add_all(out, (char *const *)(uintptr_t)f->ids);
         else
-            rc = fill_word(word, f, out);
-        if (rc < 0) {
-            fbr_args_fini(out);
-            return fbr_fail(err, rc, "out of memory");
-        }
+            fill_word(word, f, out);
     }
-    return 0;
+    if (!out->failed)
+        return 0;
+    fbr_args_fini(out);
+    return fbr_fail(err, -ENOMEM, "out of memory");
 }
 
 /* ---- Labels ---- */
