@@ -86,6 +86,7 @@ struct fbr_runtime {
     uint64_t self;                  /* random; distinguishes the processes of a run */
     bool started, finished;
     bool ends, over; /* fiber_fini() was called; it is about to return */
+    bool killed;     /* it was called in a callback, and has killed all processes */
     pthread_t ender; /* the thread that called it */
     pthread_cond_t changed;
     bool ending; /* fiber_fini() has begun: no pool opens any more; under the pools' lock */

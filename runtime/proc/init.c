@@ -197,45 +197,34 @@ static int close_engines(void *arg)
     return 0;
 }
 
-/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so it
- * only kills our processes, and the end of this process does the rest. */
-struct at_once {
-    struct fbr_runtime *rt;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-};
-
-static void kill_at_once(void *arg)
+static void kill_at_once(void *context)
 {
-    struct at_once *a = arg;
+    struct fbr_runtime *rt = context;
 
-    fbr_timer_fini(&a->rt->keep);
-    fbr_process_kill_all(a->rt);
-    pthread_mutex_lock(&a->lock);
-    a->done = true;
-    pthread_cond_signal(&a->changed);
-    pthread_mutex_unlock(&a->lock);
+    fbr_timer_fini(&rt->keep);
+    fbr_process_kill_all(rt);
+    pthread_mutex_lock(&rt->lock);
+    rt->killed = true;
+    pthread_cond_broadcast(&rt->changed);
+    pthread_mutex_unlock(&rt->lock);
 }
 
+/* The program has called exit() in a callback of ours. Our thread cannot wait for itself, so it
+ * only kills our processes, and the end of this process does the rest. */
 static void end_at_once(struct fbr_runtime *rt)
 {
-    /* static, because the loop may use it after this call has returned */
-    static struct at_once a = {.lock = PTHREAD_MUTEX_INITIALIZER};
     uint64_t deadline = fbr_now_ms() + END_AT_ONCE_MS;
     int rc = 0;
 
-    a.rt = rt;
-    fbr_cond_init(&a.changed);
     if (fbr_loop_here(rt->loop))
-        kill_at_once(&a);
+        kill_at_once(rt);
     /* the loop may be waiting for us, so we wait for it only for a while */
     else
-        rc = fbr_loop_post(rt->loop, kill_at_once, &a);
-    pthread_mutex_lock(&a.lock);
-    while (!a.done && rc == 0)
-        rc = fbr_cond_wait(&a.changed, &a.lock, deadline);
-    pthread_mutex_unlock(&a.lock);
+        rc = fbr_loop_post(rt->loop, kill_at_once, rt);
+    pthread_mutex_lock(&rt->lock);
+    while (!rt->killed && rc == 0)
+        rc = fbr_cond_wait(&rt->changed, &rt->lock, deadline);
+    pthread_mutex_unlock(&rt->lock);
     fbr_rundir_remove(&rt->dir);
 }
 
