@@ -442,7 +442,7 @@ static int write_work(struct agent_job *j, const char *path, struct fbr_error *e
         return errno == EEXIST
                    ? 0
                    : fbr_fail(err, -errno, "cannot write %s: %s", path, fbr_strerror(errno));
-    fbr_entry_put_root(&head, j->agent->rt->dir.root);
+    fbr_put_str(&head, j->agent->rt->dir.root);
     rc = head.failed ? -ENOMEM : fbr_fds_write(fd, head.data, head.len);
     if (rc == 0)
         rc = fbr_fds_write(fd, j->job.work, j->job.work_len);

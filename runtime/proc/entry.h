@@ -15,11 +15,10 @@
 
 #define FBR_ENTRY_ENV "FIBER_WORK"
 
-/* Appends what is the same on all hosts: function and argument. */
+/* Appends what is the same on all hosts: function and argument. The run's directory (str) comes
+ * first in the file. */
 int fbr_entry_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_t len,
                   struct fbr_error *err);
-/* Appends the run's directory on this host, which comes first in the file. */
-void fbr_entry_put_root(struct fbr_buf *b, const char *root);
 /* Runs the function that the environment names, and exits with its code. Before, `root` gets the
  * run's directory on this host, which this process is to join. Returns 0 if the environment names
  * none, else the error. */
