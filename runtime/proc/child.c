@@ -132,20 +132,17 @@ static bool die_with_parent(int instead, int sig)
            prctl(PR_SET_PDEATHSIG, sig) == 0;
 }
 
+/* The parent has too many callers, or does not admit us. */
+static bool was_turned_away(int why)
+{
+    return why == -EPIPE || why == -ECONNRESET;
+}
+
 static bool may_retry(const struct fbr_child *c, int why)
 {
-    if (c->join.by_host)
-        return false;
-    switch (why) {
-    case -EAGAIN: /* the parent's queue of callers is full */
-    case -ECONNREFUSED:
-        return true;
-    case -EPIPE:
-    case -ECONNRESET:
-        return c->turned_away < TURNED_AWAY_MAX;
-    default:
-        return false;
-    }
+    bool busy = why == -EAGAIN || why == -ECONNREFUSED; /* its queue of callers is full */
+
+    return !c->join.by_host && (busy || (was_turned_away(why) && c->turned_away < TURNED_AWAY_MAX));
 }
 
 static void on_close(void *user, struct fbr_conn *conn, int why, const char *text)
@@ -159,9 +156,7 @@ static void on_close(void *user, struct fbr_conn *conn, int why, const char *tex
     pthread_mutex_unlock(&c->lock);
     if (started)
         exit_orphaned(c, text);
-    /* turned away: the parent has too many callers, or does not admit us */
-    if (why == -EPIPE || why == -ECONNRESET)
-        c->turned_away++;
+    c->turned_away += was_turned_away(why);
     again = may_retry(c, why) && fbr_now_ms() < c->deadline;
     keep_failure(c, why, text, !again);
     if (again)

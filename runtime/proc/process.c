@@ -582,18 +582,14 @@ int fiber_process_is_alive(struct fiber_process *p)
 int fiber_process_exitcode(struct fiber_process *p, int *code)
 {
     int rc = fbr_rt_check();
-    int32_t c;
 
     if (rc < 0)
         return rc;
-    if (state_of(p) != P_ENDED)
+    if (state_of(p) != P_ENDED) /* its code and its report do not change afterwards */
         return fbr_keep(-EAGAIN, "%s still runs, and has no exit code yet", p->name);
-    pthread_mutex_lock(&p->rt->lock);
-    c = p->code;
-    pthread_mutex_unlock(&p->rt->lock);
-    if (c == FBR_EXIT_UNKNOWN)
+    if (p->code == FBR_EXIT_UNKNOWN)
         return fbr_keep(-ENODATA, "%s ended, and its exit code is unknown", p->name);
-    *code = c;
+    *code = p->code;
     return 0;
 }
 
@@ -628,14 +624,7 @@ const char *fiber_process_job(struct fiber_process *p)
 
 const char *fiber_process_report(struct fiber_process *p)
 {
-    const char *report;
-
-    if (fbr_rt_check() < 0)
-        return "";
-    pthread_mutex_lock(&p->rt->lock);
-    report = p->state == P_ENDED && p->report ? p->report : "";
-    pthread_mutex_unlock(&p->rt->lock);
-    return report;
+    return fbr_rt_check() == 0 && state_of(p) == P_ENDED && p->report ? p->report : "";
 }
 
 int fiber_process_sentinel(struct fiber_process *p)

@@ -232,14 +232,12 @@ static int open_control(struct job *j, int *end, struct fbr_error *err)
 static int carry_out(struct fbr_subjob_host *n, struct order *o, struct fbr_error *err)
 {
     static char *self[] = {(char *)"fiber-worker", NULL};
-    struct job *j = calloc(1, sizeof(*j));
-    int rc;
+    int rc = fbr_fds_need(START_FDS, fbr_child_name(n->rt->child), err);
+    struct job *j;
 
-    rc = fbr_fds_need(START_FDS, n->rt->child ? fbr_child_name(n->rt->child) : "host", err);
-    if (rc < 0) {
-        free(j);
+    if (rc < 0)
         return rc;
-    }
+    j = calloc(1, sizeof(*j));
     o->env = fbr_environ_with(fbr_environ(), (const char *const *)o->added);
     if (!j || !o->env || !o->argv) {
         free(j);
