@@ -164,8 +164,8 @@ struct fiber_process_options {
     size_t size; /* sizeof(struct fiber_process_options) */
     struct fiber_jobspec job;
     const char *backend; /* NULL: as configured */
-    /* The time until the child has joined. 0: as configured (start_timeout). The time in which the
-     * backend has no place for the child does not count; a message reports that wait */
+    /* The time until the child has joined. 0: as configured (start_timeout); then the time in which
+     * the backend has no place for the child does not count, and a message reports that wait */
     int start_timeout_ms;
     int keep_stdin; /* nonzero: the child inherits standard input; else it reads end of file */
     /* Ends of pipes whose addresses are in the argument, npipes of them. The process holds each end
@@ -216,7 +216,8 @@ FIBER_API int fiber_process_is_alive(struct fiber_process *p);
  * its end within 15 s after its connection had closed. */
 FIBER_API int fiber_process_exitcode(struct fiber_process *p, int *code);
 /* Gets the process id as the process itself sees it: in a container, the one that it has there.
- * Returns 0 until the process has joined. */
+ * Returns 0 until it is known: when the process has joined, on this host when it has been started.
+ */
 FIBER_API int64_t fiber_process_pid(struct fiber_process *p);
 /* Gets the name of the process. Returns a text that is valid until fiber_process_close(). */
 FIBER_API const char *fiber_process_name(struct fiber_process *p);

@@ -160,7 +160,7 @@ static PyMethodDef methods[] = {
      "that "
      "could not\nbe started has the code 125, and one whose host was lost 255."},
     {"pid", process_pid, METH_NOARGS,
-     "pid()\n--\n\nThe process id on the host of the process; None until it has joined."},
+     "pid()\n--\n\nThe process id, as the process itself sees it; None until it is known."},
     {"terminate", process_terminate, METH_NOARGS, "terminate()\n--\n\nAsks the process to end."},
     {"kill", process_kill, METH_NOARGS, "kill()\n--\n\nKills the process."},
     {"signal", process_signal, METH_O, "signal(number)\n--\n\nSends the process a signal."},
