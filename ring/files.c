@@ -172,14 +172,15 @@ static bool was_opened(const struct ring_job *j, uint32_t rank)
     return false;
 }
 
-/* Does not follow a link at the path, because others may be able to write in that directory. The
- * user's umask decides who may read the file. Only the first open of a pattern's file truncates
- * it. */
+/* Does not follow a link at the path, because others may be able to write in that directory, and
+ * does not wait for the reader of a FIFO. The user's umask decides who may read the file. Only the
+ * first open of a pattern's file truncates it. */
 static int open_file(struct ring_job *j, uint32_t rank, int stream)
 {
     struct fiber_ring *r = j->ring;
     bool fresh = r->output_pattern && !was_opened(j, rank);
-    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | (fresh ? O_TRUNC : 0);
+    int flags =
+        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (fresh ? O_TRUNC : 0);
     char path[PATH_MAX];
     int rc = name_file(j, rank, stream, path, sizeof(path));
 
@@ -187,7 +188,8 @@ static int open_file(struct ring_job *j, uint32_t rank, int stream)
         return rc;
     if (!r->file_error)
         r->file_error = -rc;
-    fbr_ring_print(r, "cannot write %s: %s", path, fbr_strerror(rc));
+    fbr_ring_print(r, "cannot write %s: %s", path,
+                   rc == -ENXIO ? "no program reads this FIFO" : fbr_strerror(rc));
     return -2;
 }
 

@@ -1,6 +1,8 @@
 /* files_test.c - files of the output of ranks that a pattern names: which of them are written anew.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -201,6 +205,28 @@ static void spawned_ranks_do_not_empty_a_file_that_others_write(void **state)
     tear_down(&w);
 }
 
+/* An open of a FIFO without a reader would hold up the loop, and all ranks with it. */
+static void a_fifo_is_written_if_a_program_reads_it(void **state)
+{
+    char path[160], text[16] = "";
+    struct world w;
+    int reader;
+
+    set_up(&w, "rank-%t");
+    for (int i = 0; i < RANKS; i++) {
+        snprintf(path, sizeof(path), "%s/rank-%d", w.dir, i);
+        assert_int_equal(mkfifo(path, 0600), 0);
+    }
+    reader = open(path, O_RDONLY | O_NONBLOCK);
+    put(&w.own, 0, 1, "lost\n");
+    assert_int_equal(w.ring.file_error, ENXIO);
+    put(&w.own, 1, 1, "read\n");
+    assert_int_equal(read(reader, text, sizeof(text)), 5);
+    assert_string_equal(text, "read\n");
+    close(reader);
+    tear_down(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +235,7 @@ int main(void)
         cmocka_unit_test(the_mark_of_a_restart_begins_a_line),
         cmocka_unit_test(spawned_ranks_with_files_of_their_own_begin_them),
         cmocka_unit_test(spawned_ranks_do_not_empty_a_file_that_others_write),
+        cmocka_unit_test(a_fifo_is_written_if_a_program_reads_it),
     };
 
     return cmocka_run_group_tests(tests, open_output, close_output);
