@@ -63,6 +63,11 @@ static struct run_host *find(const struct run_hosts *h, const char *name, size_t
     return NULL;
 }
 
+static int64_t slots_of(const struct run_host *host)
+{
+    return host->slots + host->bare;
+}
+
 /* Returns a new host, or one that is named again. NULL with an error. */
 static struct run_host *take_name(struct run_hosts *h, const char *where, const char *name,
                                   size_t len, struct fbr_error *err)
@@ -189,11 +194,12 @@ static int take_line(void *user, const char *where, char *line, struct fbr_error
         return err->code;
     if (most && !slots)
         slots = most;
-    if (most && most < slots)
-        return fbr_fail(err, -EINVAL, "%s: max_slots=%u is less than slots=%u", where, most, slots);
     host->slots += slots;
     host->bare += !slots;
     host->most += most;
+    if (host->most && host->most < slots_of(host))
+        return fbr_fail(err, -EINVAL, "%s: max_slots=%lld is less than slots=%lld", where,
+                        (long long)host->most, (long long)slots_of(host));
     return 0;
 }
 
@@ -288,11 +294,6 @@ bool run_hosts_here(const struct run_hosts *h)
 }
 
 /* ---- Ranks ---- */
-
-static int64_t slots_of(const struct run_host *host)
-{
-    return host->slots + host->bare;
-}
 
 int64_t run_hosts_slots(const struct run_hosts *h)
 {
@@ -632,7 +633,7 @@ int run_allocation_room(const struct run_allocation *a, struct fbr_capacity *roo
         room->names[i] = strdup(a->hosts.at[i].name);
         if (!room->names[i])
             return fbr_fail(err, -ENOMEM, "out of memory");
-        room->slots[i] = (unsigned)(a->hosts.at[i].slots + a->hosts.at[i].bare);
+        room->slots[i] = (unsigned)slots_of(&a->hosts.at[i]);
     }
     room->hosts = (unsigned)n;
     room->copies = a->copies;

@@ -258,11 +258,12 @@ static void a_list_chooses_of_a_file(void **state)
     run_hosts_fini(&only);
 }
 
-/* Two lines may give a host more than one of them says is the most. */
-static void a_host_on_two_lines_keeps_what_it_has(void **state)
+static void a_host_on_two_lines_has_the_sum_of_both(void **state)
 {
-    parse("a slots=2 max_slots=4\na slots=4\nb\n");
-    assert_string_equal(FIT(.size = 12, .oversubscribe = true), "a=6 b=6");
+    parse("a slots=2 max_slots=8\na slots=4\nb\n");
+    assert_string_equal(FIT(.size = 18, .oversubscribe = true), "a=8 b=10");
+    assert_int_equal(parse("a slots=2 max_slots=4\na slots=4\nb\n"), -22);
+    assert_string_equal(err.text, "file:2: max_slots=4 is less than slots=6");
 }
 
 static void the_setting_is_what_the_backend_reads(void **state)
@@ -328,7 +329,7 @@ int main(void)
         cmocka_unit_test(a_file_without_slots_is_spread_over),
         cmocka_unit_test(even_ranks_stay_within_the_slots),
         cmocka_unit_test(a_list_chooses_of_a_file),
-        cmocka_unit_test(a_host_on_two_lines_keeps_what_it_has),
+        cmocka_unit_test(a_host_on_two_lines_has_the_sum_of_both),
         cmocka_unit_test(the_setting_is_what_the_backend_reads),
         cmocka_unit_test(this_host_is_known),
         cmocka_unit_test(files_have_an_end),
