@@ -46,33 +46,28 @@ static void answer(void *user, uint32_t agent, uint64_t request, int code, const
     fbr_buf_fini(&b);
 }
 
-static void on_fence(struct ring_agent *a, struct fbr_cur *c)
+static void on_fence(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
 {
-    uint64_t request = fbr_get_u64(c);
     uint32_t parts = fbr_get_u32(c), *agents;
     size_t key_len, len;
     const void *key, *data;
 
-    if (parts == 0 || parts > a->ring->nagents)
-        return;
-    agents = calloc(parts, sizeof(*agents));
+    agents = parts <= a->ring->nagents ? calloc(parts, sizeof(*agents)) : NULL;
+    c->bad |= !agents || parts == 0;
     for (uint32_t i = 0; agents && i < parts; i++) {
         agents[i] = fbr_get_u32(c);
         c->bad |= agents[i] >= a->ring->nagents || (i > 0 && agents[i] <= agents[i - 1]);
     }
     key = fbr_get_bytes(c, &key_len);
     data = fbr_get_bytes(c, &len);
-    if (!agents)
-        answer(a->ring, a->number, request, -ENOMEM, NULL, 0);
-    else if (fbr_cur_ok(c))
+    if (fbr_cur_ok(c))
         fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data,
                            len);
     free(agents);
 }
 
-static void on_publish(struct ring_agent *a, struct fbr_cur *c)
+static void on_publish(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
 {
-    uint64_t request = fbr_get_u64(c);
     uint32_t job = fbr_get_u32(c), rank = fbr_get_u32(c);
     char *key = fbr_get_strdup(c, KEY_MAX);
     size_t len;
@@ -83,9 +78,8 @@ static void on_publish(struct ring_agent *a, struct fbr_cur *c)
     free(key);
 }
 
-static void on_lookup(struct ring_agent *a, struct fbr_cur *c)
+static void on_lookup(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
 {
-    uint64_t request = fbr_get_u64(c);
     char *key = fbr_get_strdup(c, KEY_MAX);
     int wait = (int)fbr_get_u32(c);
 
@@ -95,9 +89,8 @@ static void on_lookup(struct ring_agent *a, struct fbr_cur *c)
     set_tick(a->ring);
 }
 
-static void on_unpublish(struct ring_agent *a, struct fbr_cur *c)
+static void on_unpublish(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
 {
-    uint64_t request = fbr_get_u64(c);
     uint32_t job = fbr_get_u32(c), rank = fbr_get_u32(c);
     bool all = fbr_get_u8(c);
     char *key = fbr_get_strdup(c, KEY_MAX);
@@ -127,10 +120,9 @@ static void on_notify(struct ring_agent *a, struct fbr_cur *c)
 
 /* ---- Spawn ---- */
 
-static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
+static void on_spawn(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
 {
     struct fiber_ring *r = a->ring;
-    uint64_t request = fbr_get_u64(c);
     struct ring_job *parent = fbr_ring_job_find(r, fbr_get_u32(c)), *j;
     uint32_t rank = fbr_get_u32(c), size = fbr_get_u32(c), n;
     struct fbr_app *programs = fbr_apps_get(c, size, &n);
@@ -141,7 +133,8 @@ static void on_spawn(struct ring_agent *a, struct fbr_cur *c)
     c->bad |= parent && rank >= parent->job.info.size;
     if (!fbr_cur_ok(c) || !parent || r->state != R_RUNNING) {
         fbr_apps_free(programs, n);
-        answer(r, a->number, request, fbr_cur_ok(c) ? -ESHUTDOWN : -EINVAL, NULL, 0);
+        if (fbr_cur_ok(c))
+            answer(r, a->number, request, -ESHUTDOWN, NULL, 0);
         return;
     }
     if (fbr_ring_job_start(r, size, programs, n, parent, rank, &j, &err) < 0) {
@@ -260,10 +253,9 @@ static struct ring_stream *add_stream(struct fiber_ring *r, uint32_t agent, uint
     return NULL;
 }
 
-static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
+static void on_stream_open(struct ring_agent *a, uint64_t number, struct fbr_cur *c)
 {
     struct fiber_ring *r = a->ring;
-    uint64_t number = fbr_get_u64(c);
     struct ring_job *j = fbr_ring_job_find(r, fbr_get_u32(c));
     struct ring_service *service;
     char name[32];
@@ -276,9 +268,9 @@ static void on_stream_open(struct ring_agent *a, struct fbr_cur *c)
         send_stream(a, number, NULL, 0); /* reports a hang-up */
 }
 
-static void on_stream(struct ring_agent *a, struct fbr_cur *c)
+static void on_stream(struct ring_agent *a, uint64_t number, struct fbr_cur *c)
 {
-    struct ring_stream *s = find_stream(a->ring, a->number, fbr_get_u64(c));
+    struct ring_stream *s = find_stream(a->ring, a->number, number);
 
     if (!s || !fbr_cur_ok(c))
         return;
@@ -373,19 +365,25 @@ void fbr_ring_requests_agent_gone(struct ring_agent *a)
             close_stream(s);
 }
 
-static void (*const handlers[])(struct ring_agent *a, struct fbr_cur *body) = {
-    [FBR_RING_FENCE] = on_fence,
-    [FBR_RING_PUBLISH] = on_publish,
-    [FBR_RING_LOOKUP] = on_lookup,
-    [FBR_RING_UNPUBLISH] = on_unpublish,
-    [FBR_RING_SPAWN] = on_spawn,
-    [FBR_RING_NOTIFY] = on_notify,
-    [FBR_RING_STREAM_OPEN] = on_stream_open,
+/* Frames that begin with the agent's number of a request or of a stream. */
+static void (*const handlers[])(struct ring_agent *a, uint64_t number, struct fbr_cur *body) = {
+    [FBR_RING_FENCE] = on_fence,   [FBR_RING_PUBLISH] = on_publish,
+    [FBR_RING_LOOKUP] = on_lookup, [FBR_RING_UNPUBLISH] = on_unpublish,
+    [FBR_RING_SPAWN] = on_spawn,   [FBR_RING_STREAM_OPEN] = on_stream_open,
     [FBR_RING_STREAM] = on_stream,
 };
 
 void fbr_ring_requests_frame(struct ring_agent *a, uint8_t type, struct fbr_cur *body)
 {
-    if (a->ring->exchange && type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
-        handlers[type](a, body);
+    uint64_t number;
+
+    if (a->ring->exchange && type == FBR_RING_NOTIFY)
+        on_notify(a, body);
+    if (!a->ring->exchange || type >= sizeof(handlers) / sizeof(handlers[0]) || !handlers[type])
+        return;
+    number = fbr_get_u64(body);
+    handlers[type](a, number, body);
+    /* If memory was short, or a text is too long, a rank waits for the answer. */
+    if (!fbr_cur_ok(body))
+        answer(a->ring, a->number, number, -EINVAL, NULL, 0);
 }
