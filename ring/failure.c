@@ -99,6 +99,7 @@ void fbr_ring_end_ranks(struct fiber_ring *r)
 
 /* ---- The first cause ---- */
 
+/* code: an exit code, or -signal. A rank that ended with 0 has failed, too. */
 static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
                    const char *hint, const char *text)
 {
@@ -106,7 +107,11 @@ static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
 
     if (f->code)
         return;
-    *f = (struct ring_failure){.code = code, .job = j, .rank = rank};
+    *f = (struct ring_failure){.code = code < 0 ? 128 - code
+                                       : code   ? code
+                                                : 1,
+                               .job = j,
+                               .rank = rank};
     snprintf(f->text, sizeof(f->text), "%s", text);
     snprintf(f->hint, sizeof(f->hint), "%s", hint);
 }
@@ -114,7 +119,7 @@ static void record(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int 
 void fbr_ring_stop(struct fiber_ring *r)
 {
     if (fbr_ring_step(r->state, R_ON_STOP).action != R_DO_NOTHING)
-        record(r, NULL, 0, 128 + SIGTERM, "", "the ring was stopped");
+        record(r, NULL, 0, -SIGTERM, "", "the ring was stopped");
     fbr_ring_on(r, R_ON_STOP);
     fbr_ring_check(r);
 }
@@ -290,16 +295,25 @@ static void expect(struct ring_job *j, uint32_t rank)
     fbr_rank_output_again(j, rank, fbr_ring_job_restarts(&j->job, rank));
 }
 
+/* Prints the failure and what is started again, and how often it was. */
+static void print_again(struct fiber_ring *r, const char *failure, const char *what,
+                        const struct fbr_restarts *n, bool taken)
+{
+    char count[60];
+
+    fbr_restart_describe(n, r->max_restarts, taken, count, sizeof(count));
+    fbr_ring_print(r, "%s; %s (%s)", failure, what, count);
+}
+
 /* Goes on without the rank. Returns true if the rank is started again. */
 static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 {
     struct fiber_ring *r = j->ring;
     struct fbr_restarts *n = &j->ranks[rank].again;
-    uint32_t max = (uint32_t)r->max_restarts;
     bool taken = is_taken(j, rank);
-    bool again = r->options.on_failure == FIBER_RING_REPLACE && fbr_restart_again(n, max, taken) &&
+    bool again = r->options.on_failure == FIBER_RING_REPLACE &&
+                 fbr_restart_again(n, r->max_restarts, taken) &&
                  fbr_ring_job_restarted(&j->job, rank) == 0;
-    char count[60];
 
     if (!again || (j->ranks[rank].flags & FBR_RANK_MET))
         send_about(j, FBR_RING_LOST, rank, (uint32_t)code);
@@ -314,8 +328,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
             fbr_ring_print(r, "%s; the others had already ended with code 0", text);
         return false;
     }
-    fbr_ring_print(r, "%s; it is replaced (%s)", text,
-                   fbr_restart_describe(n, max, taken, count, sizeof(count)));
+    print_again(r, text, "it is replaced", n, taken);
     warn_of_init(j, rank);
     send_about(j, FBR_RING_AGAIN, rank, fbr_ring_job_restarts(&j->job, rank));
     fbr_ring_requests_idle(fbr_ring_agent_of(j, rank), false);
@@ -328,20 +341,17 @@ static enum ring_event plan_restart(struct fiber_ring *r, const char *text, bool
 {
     struct ring_failure *f = &r->failure;
     size_t n = strlen(f->hint);
-    char count[60];
 
     if (r->options.on_failure != FIBER_RING_RESTART)
         return R_ON_FAILED;
-    if (!fbr_restart_again(&r->again, (uint32_t)r->max_restarts, taken)) {
+    if (!fbr_restart_again(&r->again, r->max_restarts, taken)) {
         if (n > 0)
             snprintf(f->hint + n, sizeof(f->hint) - n, "\n");
         n = strlen(f->hint);
         fbr_restart_spent(&r->again, taken, f->hint + n, sizeof(f->hint) - n);
         return R_ON_FAILED;
     }
-    fbr_ring_print(
-        r, "%s; starting all ranks again (%s)", text,
-        fbr_restart_describe(&r->again, (uint32_t)r->max_restarts, taken, count, sizeof(count)));
+    print_again(r, text, "starting all ranks again", &r->again, taken);
     snprintf(r->last_failure, sizeof(r->last_failure), "%.*s", (int)sizeof(r->last_failure) - 1,
              text);
     return R_ON_AGAIN;
@@ -366,7 +376,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
             return;
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
     }
-    record(r, j, rank, code < 0 ? 128 - code : code ? code : 1, hint, text);
+    record(r, j, rank, code, hint, text);
     fbr_ring_on(r, alone ? R_ON_FAILED : plan_restart(r, text, is_taken(j, rank)));
 }
 
@@ -431,18 +441,16 @@ static bool next_rank(const struct ring_agent *a, struct ring_job **j, uint32_t 
 static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
 {
     struct fiber_ring *r = a->ring;
-    uint32_t max = (uint32_t)r->max_restarts, m;
     struct ring_job *j = NULL;
-    char count[60];
+    uint32_t m;
 
     while (next_rank(a, &j, &m))
         if (j->ranks[m].code == 0)
             return false;
-    if (r->options.on_failure != FIBER_RING_REPLACE || !fbr_restart_again(&a->again, max, taken) ||
-        fbr_ring_start_agent(a) < 0)
+    if (r->options.on_failure != FIBER_RING_REPLACE ||
+        !fbr_restart_again(&a->again, r->max_restarts, taken) || fbr_ring_start_agent(a) < 0)
         return false;
-    fbr_ring_print(r, "%s; they are replaced (%s)", text,
-                   fbr_restart_describe(&a->again, max, taken, count, sizeof(count)));
+    print_again(r, text, "they are replaced", &a->again, taken);
     while (next_rank(a, &j, &m)) {
         struct ring_rank *k = &j->ranks[m];
 
@@ -461,16 +469,11 @@ static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
 static bool ask_again(struct ring_agent *a, const char *text)
 {
     struct fiber_ring *r = a->ring;
-    uint32_t max = (uint32_t)r->max_restarts;
-    bool may =
-        r->options.on_failure == FIBER_RING_RESTART || r->options.on_failure == FIBER_RING_REPLACE;
-    char count[60];
 
-    if (r->state != R_WAITING || !may || !fbr_restart_again(&a->again, max, true) ||
-        fbr_ring_start_agent(a) < 0)
+    if (r->state != R_WAITING || !r->max_restarts ||
+        !fbr_restart_again(&a->again, r->max_restarts, true) || fbr_ring_start_agent(a) < 0)
         return false;
-    fbr_ring_print(r, "%s; another agent is requested (%s)", text,
-                   fbr_restart_describe(&a->again, max, true, count, sizeof(count)));
+    print_again(r, text, "another agent is requested", &a->again, true);
     return true;
 }
 
@@ -514,7 +517,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
             send_about(j, FBR_RING_LOST, m, (uint32_t)-SIGKILL);
         return;
     }
-    record(r, NULL, 0, r->next_job ? 128 + SIGKILL : 125, hint ? hint : "", text);
+    record(r, NULL, 0, r->next_job ? -SIGKILL : 125, hint ? hint : "", text);
     fbr_ring_on(r, r->next_job ? plan_restart(r, text, taken) : R_ON_FAILED);
 }
 

@@ -148,10 +148,7 @@ int fbr_ring_job_start(struct fiber_ring *r, uint32_t size, struct fbr_app *prog
     i->id = r->next_job++;
     i->size = size;
     i->epoch = r->epoch;
-    i->max_restarts =
-        r->options.on_failure == FIBER_RING_RESTART || r->options.on_failure == FIBER_RING_REPLACE
-            ? (uint32_t)r->max_restarts
-            : 0;
+    i->max_restarts = r->max_restarts;
     i->run = strdup(r->about.uid);
     i->nspace = new_nspace();
     if (parent) {

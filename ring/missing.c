@@ -121,12 +121,9 @@ static void fail(struct ring_job *j, uint32_t waits, const char *where, const ch
 
     fbr_ring_name_rank(j, missing, who, sizeof(who));
     format_end(code, how, sizeof(how));
-    fbr_ring_fail(j->ring, j, missing,
-                  code < 0 ? 128 - code
-                  : code   ? code
-                           : 1,
-                  hint, "%s %s without MPI_Init, and rank %u waits for it %s forever", who, how,
-                  waits, where);
+    fbr_ring_fail(j->ring, j, missing, code, hint,
+                  "%s %s without MPI_Init, and rank %u waits for it %s forever", who, how, waits,
+                  where);
 }
 
 /* True if the rank's job waits for one that it has spawned. */

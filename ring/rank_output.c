@@ -119,7 +119,7 @@ static void put_out(struct ring_job *j, uint32_t rank, int stream)
         r->output_full = true;
     /* A program that prints by itself would get SIGPIPE here. */
     if (stream == 1 && fbr_output_error(r->rt->output, 1) == EPIPE)
-        fbr_ring_fail(r, NULL, 0, 128 + SIGPIPE, "",
+        fbr_ring_fail(r, NULL, 0, -SIGPIPE, "",
                       "the reader of standard output is gone; the ranks are stopped");
     fbr_buf_clear(b);
     if (b->cap > 1u << 20)

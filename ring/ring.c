@@ -123,7 +123,8 @@ static int set_up_whole(struct fiber_ring *r, int size, fiber_rank_fn fn, const 
     if (rc < 0)
         return fbr_fail(err, rc, "out of memory");
     r->grace_ms = o->grace_ms ? o->grace_ms : fbr_config_ms(r->rt->config, "grace");
-    r->max_restarts = o->max_restarts ? o->max_restarts : 3;
+    if (o->on_failure == FIBER_RING_RESTART || o->on_failure == FIBER_RING_REPLACE)
+        r->max_restarts = o->max_restarts ? (uint32_t)o->max_restarts : 3;
     if ((rc = fbr_random_id(r->about.uid)) < 0)
         return fbr_fail(err, rc, "cannot create an id for the ring: %s", fbr_strerror(rc));
     if ((rc = count_agents(r, o, err)) < 0 || (rc = fbr_ring_files_open(r, err)) < 0 ||

@@ -140,7 +140,8 @@ struct fiber_ring {
     struct fbr_pin_wish wish;
     uint8_t *work;
     size_t work_len;
-    int grace_ms, max_restarts;
+    int grace_ms;
+    uint32_t max_restarts; /* 0: nothing is started again */
     struct fbr_run_control_about about;
     bool output_pattern; /* options.output_dir names a file for each rank */
 
@@ -239,6 +240,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
 void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *why);
 /* `taken`: the cluster took the agent's job away. */
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
+/* code: as that of a rank, an exit code or -signal. */
 void fbr_ring_fail(struct fiber_ring *r, struct ring_job *j, uint32_t rank, int code,
                    const char *hint, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* Writes "rank 3 (pid 4711 on host)", with the program if the job has several. */
