@@ -74,12 +74,36 @@ struct fbr_exchange *fbr_exchange_open(uint32_t agents, fbr_exchange_answer *ans
     return x;
 }
 
+/* ---- Memory that is counted on `held` ---- */
+
+/* Returns zeroed memory, or NULL with *rc. */
+static void *take(struct fbr_exchange *x, size_t size, int *rc)
+{
+    void *p;
+
+    if (fbr_held_reserve(x->held, size) < 0) {
+        *rc = -ENOBUFS;
+        return NULL;
+    }
+    p = calloc(1, size);
+    if (!p) {
+        fbr_held_release(x->held, size);
+        *rc = -ENOMEM;
+    }
+    return p;
+}
+
+static void give_back(struct fbr_exchange *x, void *p, size_t size)
+{
+    fbr_held_release(x->held, size);
+    free(p);
+}
+
 /* ---- Fences ---- */
 
 static void free_part(struct fbr_exchange *x, struct part *p)
 {
-    fbr_held_release(x->held, sizeof(*p) + p->len);
-    free(p);
+    give_back(x, p, sizeof(*p) + p->len);
 }
 
 static void drop_calls(struct fbr_exchange *x, struct fence *f, struct seat *s)
@@ -142,15 +166,11 @@ static struct seat *find_seat(struct fence *f, uint32_t agent, const uint32_t *a
 static int add_part(struct fbr_exchange *x, struct fence *f, struct seat *s, uint64_t request,
                     const void *data, size_t len)
 {
-    struct part *p;
+    int rc = 0;
+    struct part *p = take(x, sizeof(*p) + len, &rc);
 
-    if (fbr_held_reserve(x->held, sizeof(*p) + len) < 0)
-        return -ENOBUFS;
-    p = malloc(sizeof(*p) + len);
-    if (!p) {
-        fbr_held_release(x->held, sizeof(*p) + len);
-        return -ENOMEM;
-    }
+    if (!p)
+        return rc;
     *p = (struct part){.request = request, .len = len};
     if (len)
         memcpy(p->data, data, len);
@@ -246,23 +266,16 @@ static void answer_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reque
     fbr_buf_fini(&b);
 }
 
-static uint64_t cost_of_name(size_t key_len, size_t len)
-{
-    return sizeof(struct name) + key_len + len;
-}
-
 static void drop_name(struct fbr_exchange *x, struct name *n)
 {
     HASH_DEL(x->names, n);
-    fbr_held_release(x->held, cost_of_name(strlen(n->key), n->len));
-    free(n);
+    give_back(x, n, sizeof(*n) + strlen(n->key) + 1 + n->len);
 }
 
 static void drop_waiter(struct fbr_exchange *x, struct waiter *w)
 {
     DL_DELETE(x->waiters, w);
-    fbr_held_release(x->held, sizeof(*w) + strlen(w->key));
-    free(w);
+    give_back(x, w, sizeof(*w) + strlen(w->key) + 1);
 }
 
 static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const char *key,
@@ -270,24 +283,22 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
 {
     struct name *n;
     size_t k = strlen(key);
+    int rc = 0;
 
     HASH_FIND(hh, x->names, key, k, n);
     if (n)
         return -EEXIST;
-    if (fbr_held_reserve(x->held, cost_of_name(k, len)) < 0)
-        return -ENOBUFS;
-    n = calloc(1, sizeof(*n) + k + 1 + len);
-    if (n) {
-        *n = (struct name){.job = job, .rank = rank, .len = len, .value = n->key + k + 1};
-        memcpy(n->key, key, k + 1);
-        if (len)
-            memcpy(n->key + k + 1, value, len);
-        HASH_ADD(hh, x->names, key, k, n);
-    }
-    if (n && n->hh.tbl)
+    n = take(x, sizeof(*n) + k + 1 + len, &rc);
+    if (!n)
+        return rc;
+    *n = (struct name){.job = job, .rank = rank, .len = len, .value = n->key + k + 1};
+    memcpy(n->key, key, k + 1);
+    if (len)
+        memcpy(n->key + k + 1, value, len);
+    HASH_ADD(hh, x->names, key, k, n);
+    if (n->hh.tbl)
         return 0;
-    fbr_held_release(x->held, cost_of_name(k, len));
-    free(n);
+    give_back(x, n, sizeof(*n) + k + 1 + len);
     return -ENOMEM;
 }
 
@@ -316,21 +327,16 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
     size_t k = strlen(key);
     struct waiter *w;
     struct name *n;
+    int rc = -ENOENT;
 
     HASH_FIND(hh, x->names, key, k, n);
     if (n) {
         answer_lookup(x, agent, request, n);
         return;
     }
-    if (wait_ms && fbr_held_reserve(x->held, sizeof(*w) + k) < 0) {
-        x->answer(x->user, agent, request, -ENOBUFS, NULL, 0);
-        return;
-    }
-    w = wait_ms ? malloc(sizeof(*w) + k + 1) : NULL;
+    w = wait_ms ? take(x, sizeof(*w) + k + 1, &rc) : NULL;
     if (!w) {
-        if (wait_ms)
-            fbr_held_release(x->held, sizeof(*w) + k);
-        x->answer(x->user, agent, request, wait_ms ? -ENOMEM : -ENOENT, NULL, 0);
+        x->answer(x->user, agent, request, rc, NULL, 0);
         return;
     }
     *w = (struct waiter){.agent = agent, .request = request};

@@ -335,6 +335,7 @@ void fbr_ring_check(struct fiber_ring *r)
         fbr_ring_on(r, R_ON_GONE);
 }
 
+/* Reads a job and a rank. Returns NULL if there is no such rank; *job may be NULL then. */
 static struct ring_rank *get_rank(struct fiber_ring *r, struct fbr_cur *body, struct ring_job **job,
                                   uint32_t *rank)
 {
@@ -397,16 +398,12 @@ static void judge(struct ring_job *j, uint32_t rank, const char *text)
         fbr_ring_rank_failed(j, rank, k->code, text);
 }
 
-static void on_started(struct ring_agent *a, struct fbr_cur *body)
+static void on_started(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct fiber_ring *r = a->ring;
-    struct ring_job *j;
-    uint32_t n;
-    struct ring_rank *k = get_rank(r, body, &j, &n);
+    struct fiber_ring *r = j->ring;
+    struct ring_rank *k = &j->ranks[n];
     char cpus[FBR_PIN_LIST], where[96], seen[512];
 
-    if (!k)
-        return;
     k->pid = (int64_t)fbr_get_u64(body);
     fbr_get_str(body, cpus, sizeof(cpus));
     fbr_get_str(body, where, sizeof(where));
@@ -523,17 +520,14 @@ static void on_failed(struct ring_agent *a, struct fbr_cur *body)
     fbr_ring_check(r);
 }
 
-static void on_exited(struct ring_agent *a, struct fbr_cur *body)
+static void on_exited(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct ring_job *j;
-    uint32_t n;
-    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
+    struct ring_agent *a = fbr_ring_agent_of(j, n);
+    struct ring_rank *k = &j->ranks[n];
     int code = (int)fbr_get_u32(body);
     char text[256];
     bool notified;
 
-    if (!k)
-        return;
     k->flags |= fbr_get_u8(body);
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
@@ -548,21 +542,17 @@ static void on_exited(struct ring_agent *a, struct fbr_cur *body)
     if (!notified)
         look_for_idle(a);
     fbr_ring_missing_ended(j, n);
-    fbr_ring_check(a->ring);
+    fbr_ring_check(j->ring);
 }
 
-static void on_abort(struct ring_agent *a, struct fbr_cur *body)
+static void on_abort(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct ring_job *j;
-    uint32_t n;
-    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
     int code = (int)fbr_get_u32(body);
     char text[FBR_RING_REASON];
 
     fbr_get_str(body, text, sizeof(text));
-    if (!k || !fbr_cur_ok(body))
-        return;
-    fbr_ring_rank_aborted(j, n, code, text);
+    if (fbr_cur_ok(body))
+        fbr_ring_rank_aborted(j, n, code, text);
 }
 
 static void on_output(struct ring_agent *a, struct fbr_cur *body)
@@ -587,36 +577,24 @@ static void on_output(struct ring_agent *a, struct fbr_cur *body)
         fbr_ring_send_credit(r);
 }
 
-static void on_met(struct ring_agent *a, struct fbr_cur *body)
+static void on_met(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct ring_job *j;
-    uint32_t n;
-    struct ring_rank *k = get_rank(a->ring, body, &j, &n);
+    struct ring_rank *k = &j->ranks[n];
 
-    if (!k)
-        return;
     k->flags |= FBR_RANK_MET;
     fbr_get_str(body, k->how, sizeof(k->how));
     fbr_debug("rank %u has met its server: %s", n, k->how);
     fbr_ring_missing_met(j, n);
 }
 
-static void on_missed(struct ring_agent *a, struct fbr_cur *body)
+static void on_missed(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct ring_job *j;
-    uint32_t n;
-
-    if (get_rank(a->ring, body, &j, &n))
-        fbr_ring_rank_missed(j, n);
+    fbr_ring_rank_missed(j, n);
 }
 
-static void on_waits(struct ring_agent *a, struct fbr_cur *body)
+static void on_waits(struct ring_job *j, uint32_t n, struct fbr_cur *body)
 {
-    struct ring_job *j;
-    uint32_t n;
-
-    if (get_rank(a->ring, body, &j, &n))
-        fbr_ring_missing_waits(j, n);
+    fbr_ring_missing_waits(j, n);
 }
 
 static void on_use(struct ring_agent *a, struct fbr_cur *body)
@@ -649,18 +627,28 @@ static void on_room(struct ring_agent *a, struct fbr_cur *body)
 }
 
 static void (*const handlers[])(struct ring_agent *a, struct fbr_cur *body) = {
-    [FBR_RING_HELLO] = on_hello,   [FBR_RING_NOTE] = on_note,     [FBR_RING_STARTED] = on_started,
-    [FBR_RING_FAILED] = on_failed, [FBR_RING_EXITED] = on_exited, [FBR_RING_OUTPUT] = on_output,
-    [FBR_RING_MET] = on_met,       [FBR_RING_MISSED] = on_missed, [FBR_RING_WAITS] = on_waits,
-    [FBR_RING_ABORT] = on_abort,   [FBR_RING_ROOM] = on_room,     [FBR_RING_USE] = on_use,
+    [FBR_RING_HELLO] = on_hello,   [FBR_RING_NOTE] = on_note, [FBR_RING_FAILED] = on_failed,
+    [FBR_RING_OUTPUT] = on_output, [FBR_RING_ROOM] = on_room, [FBR_RING_USE] = on_use,
+};
+
+/* Frames about a rank that there is. */
+static void (*const rank_handlers[])(struct ring_job *j, uint32_t rank, struct fbr_cur *body) = {
+    [FBR_RING_STARTED] = on_started, [FBR_RING_EXITED] = on_exited, [FBR_RING_MET] = on_met,
+    [FBR_RING_MISSED] = on_missed,   [FBR_RING_WAITS] = on_waits,   [FBR_RING_ABORT] = on_abort,
 };
 
 static void on_frame(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body)
 {
+    struct ring_agent *a = user;
+    struct ring_job *j;
+    uint32_t rank;
+
     if (type < sizeof(handlers) / sizeof(handlers[0]) && handlers[type])
-        handlers[type](user, body);
-    else
-        fbr_ring_requests_frame(user, type, body);
+        handlers[type](a, body);
+    else if (type >= sizeof(rank_handlers) / sizeof(rank_handlers[0]) || !rank_handlers[type])
+        fbr_ring_requests_frame(a, type, body);
+    else if (get_rank(a->ring, body, &j, &rank))
+        rank_handlers[type](j, rank, body);
 }
 
 static void on_end(void *user, struct fiber_process *p)
