@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import signal
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 from terminal import Terminal
 
@@ -12,8 +12,8 @@ LINE = "fiber: waiting for [0-9]+ s: 2 of 2 jobs pending: the mock engine"
 
 
 def run(columns, *command):
-    os.environ.update(FIBER_MOCK="slow_start=6000", TERM="xterm")
-    return Terminal(10, columns, "fiber", "run", "--backend", "mock", "--nodes", "2", "-n", "2", *command)
+    return Terminal(10, columns, "fiber", "run", "--backend", "mock", "--nodes", "2", "-n", "2", "--bind-to", "none",
+                    *command)
 
 
 def nothing_waits(screen):
@@ -51,13 +51,14 @@ def gone_while_it_is_stopped():
 
 def lines_in_the_background():
     """Of a terminal that is somebody else's just now."""
-    screen = Terminal(10, 100, "sh", "-mc", "fiber run --backend mock --nodes 2 -n 2 echo x & wait")
+    screen = Terminal(10, 100, "sh", "-mc", "fiber run --backend mock --nodes 2 -n 2 --bind-to none echo x & wait")
     screen.has_said("takes its time\r\n")
     screen.ends(0)
     assert "\x1b" not in screen.text, repr(screen.text)
 
 
-one_line_of_the_newest()
-never_wider_than_the_screen()
-gone_while_it_is_stopped()
-lines_in_the_background()
+os.environ.update(FIBER_MOCK="slow_start=6000", TERM="xterm")
+with ThreadPoolExecutor() as pool: # each waits for six seconds
+    for done in [pool.submit(look) for look in (one_line_of_the_newest, never_wider_than_the_screen,
+                                                gone_while_it_is_stopped, lines_in_the_background)]:
+        done.result()
