@@ -925,8 +925,9 @@ static PyType_Spec stream_spec =
 
 int fpy_pool_add(PyObject *module)
 {
-    if (fpy_worker_add(module) < 0 || fpy_result_add(module) < 0 ||
-        fpy_add_type(module, &pool_spec) < 0 || fpy_add_type(module, &stream_spec) < 0)
+    if (PyModule_AddIntConstant(module, "TASK_RAISED", FPY_TASK_RAISED) < 0 ||
+        fpy_result_add(module) < 0 || fpy_add_type(module, &pool_spec) < 0 ||
+        fpy_add_type(module, &stream_spec) < 0)
         return -1;
     stream_type = PyObject_GetAttrString(module, "Stream");
     return stream_type ? 0 : -1;

@@ -401,8 +401,3 @@ int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply)
     PyGILState_Release(state);
     return rc;
 }
-
-int fpy_worker_add(PyObject *module)
-{
-    return PyModule_AddIntConstant(module, "TASK_RAISED", FPY_TASK_RAISED);
-}

@@ -30,6 +30,4 @@ enum fpy_kind {
 
 /* The pool's initializer: the bytes go to fiber._child.run(). */
 int fpy_worker_init(const void *work, size_t len);
-/* Adds what Python code must know of it to the module. */
-int fpy_worker_add(PyObject *module);
 int fpy_worker_task(const void *in, size_t len, struct fiber_reply *reply);
