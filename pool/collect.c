@@ -149,11 +149,14 @@ static void on_record(void *user, struct fbr_link *link, const void *record, siz
     fbr_pool_leave(p);
 }
 
-const char *fbr_pool_why_broken(int why)
+void fbr_pool_link_broken(struct fiber_process *process, int why)
 {
-    return why == -ENOBUFS
-               ? "sent a result, but this process holds as much as hold_max allows; killed"
-               : "lost its data link; killed";
+    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(process),
+             fbr_strerror(why));
+    fbr_process_abandon(
+        process, why == -ENOBUFS
+                     ? "sent a result, but this process holds as much as hold_max allows; killed"
+                     : "lost its data link; killed");
 }
 
 static void on_broken(void *user, struct fbr_link *link, int why)
@@ -167,11 +170,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
      * stopped the process, closed its descriptors or has a result that is too long for us. */
     w->disrupted |= !lost;
     pthread_mutex_unlock(&w->pool->lock);
-    if (leaves) /* it was asked to exit, and may still have something to do */
-        return;
-    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(w->process),
-             fbr_strerror(why));
-    fbr_process_abandon(w->process, fbr_pool_why_broken(why));
+    if (!leaves) /* it was asked to exit, and may still have something to do */
+        fbr_pool_link_broken(w->process, why);
 }
 
 const struct fbr_link_ops fbr_pool_link_ops = {.on_record = on_record, .on_broken = on_broken};

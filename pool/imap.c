@@ -40,7 +40,7 @@ int fiber_pool_imap(struct fiber_pool *p, fiber_task_fn fn, fiber_source_fn sour
     it->user = user;
     it->unordered = flags & FIBER_IMAP_UNORDERED;
     pthread_mutex_lock(&p->lock);
-    it->window = window ? window : 4 * (size_t)(p->target > p->max ? p->target : p->max);
+    it->window = window ? window : 4 * (size_t)p->size.max;
     pthread_mutex_unlock(&p->lock);
     rc = fbr_result_new(p, fn, opts, &it->r);
     if (rc < 0)
@@ -110,7 +110,7 @@ static void refill(struct fiber_imap *it)
         if (added++ % 64 == 0)
             fbr_pool_pump(p);
     }
-    if (added && p->min < p->max)
+    if (added && p->size.min < p->size.max)
         fbr_workers_adjust(p);
     if (added)
         fbr_pool_pump(p);

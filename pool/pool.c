@@ -112,15 +112,15 @@ static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, stru
     if (rc < 0)
         return rc;
     p->cpus = usable_cpus();
-    p->min = o->min || o->max ? o->min : p->cpus;
-    p->max = o->max ? o->max : p->min;
-    if (p->max == 0)
+    p->size.min = o->min || o->max ? o->min : p->cpus;
+    p->size.max = o->max ? o->max : p->size.min;
+    if (p->size.max == 0)
         return fbr_fail(err, -EINVAL, "pool options: max is 0");
-    p->target = p->min;
+    p->size.target = p->size.min;
     p->serve = o->serve;
     p->workers_per_job = o->workers_per_job > 1 ? o->workers_per_job : 1;
     p->tasks_per_child = o->tasks_per_child;
-    p->idle_ms = o->idle_ms > 0 ? o->idle_ms : 2000;
+    p->size.idle_ns = (uint64_t)(o->idle_ms > 0 ? o->idle_ms : 2000) * 1000000u;
     p->start.size = sizeof(p->start);
     if (o->backend) {
         snprintf(p->backend, sizeof(p->backend), "%s", o->backend);
@@ -285,12 +285,12 @@ int fiber_pool_autoscale(struct fiber_pool *p, int min, int max)
     if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
-    p->min = min;
-    p->max = max;
-    if (p->target < min)
-        p->target = min;
-    if (p->target > max)
-        p->target = max;
+    p->size.min = min;
+    p->size.max = max;
+    if (p->size.target < min)
+        p->size.target = min;
+    if (p->size.target > max)
+        p->size.target = max;
     fbr_workers_adjust(p);
     fbr_pool_leave(p);
     return 0;

@@ -25,6 +25,7 @@
 
 #include "runtime/base/spin.h"
 #include "runtime/inspect/spool.h"
+#include "pool/autoscale.h"
 #include "pool/dispatch.h"
 #include "pool/pool_wire.h"
 #include "runtime/proc/fnref.h"
@@ -119,10 +120,10 @@ struct fiber_pool {
     int n_hosts; /* in the list */
     int workers_per_job;
     bool apart; /* new jobs hold one worker each: a task may be one that ends its job */
-    int min, max, target;
-    int cpus;             /* processors that this process may use */
-    bool closing, closed; /* its end has begun; its end is over */
-    int end_code;         /* the error of calls that come too late, and the reason */
+    struct fbr_autoscale size; /* how many workers are wanted; min == max: a fixed number */
+    int cpus;                  /* processors that this process may use */
+    bool closing, closed;      /* its end has begun; its end is over */
+    int end_code;              /* the error of calls that come too late, and the reason */
     const char *end_why;
     /* How to start a worker; the pool owns the strings. */
     struct fiber_process_options start;
@@ -134,7 +135,6 @@ struct fiber_pool {
     char backend[32], name[64]; /* name: for listings; "" for the program's name */
     bool serve;
     uint64_t tasks_per_child;
-    int idle_ms;
     bool short_of_memory; /* tasks wait only because memory is short; the timer tries again */
     /* Workers. */
     int failed_starts;       /* failures in a row; pauses grow with this number */
@@ -320,8 +320,8 @@ void fbr_common_free_all(struct fiber_pool *p);
 
 /* collect.c */
 extern const struct fbr_link_ops fbr_pool_link_ops;
-/* The reason for killing a worker or host with a broken data link. */
-const char *fbr_pool_why_broken(int why);
+/* Kills a worker or host with a broken data link. */
+void fbr_pool_link_broken(struct fiber_process *process, int why);
 void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
                        struct fbr_cur *body); /* takes the lock itself */
 

@@ -48,7 +48,7 @@ static void control_facts(void *user, struct fbr_run_facts *f)
         fbr_pending_add(&jobs, fbr_process_pending(w->process));
     }
     f->agents_joined = f->running;
-    f->size = p->target;
+    f->size = p->size.target;
     f->restarts = (int)p->stats.restarts;
     snprintf(f->doing, sizeof(f->doing), "%llu task%s running, %llu waiting, %llu done",
              (unsigned long long)s->held, s->held == 1 ? "" : "s", (unsigned long long)s->waiting,
@@ -241,7 +241,7 @@ void fbr_pool_control_open(struct fiber_pool *p)
     d->about =
         (struct fbr_run_control_about){.pid = getpid(),
                                        .started_ms = fbr_wall_ms(),
-                                       .size = p->target,
+                                       .size = p->size.target,
                                        .kind = FBR_RUN_POOL,
                                        .unkept = fbr_config_size(p->rt->config, "log_keep") == 0};
     snprintf(d->about.name, sizeof(d->about.name), "%s", p->name);

@@ -285,8 +285,8 @@ static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
     const struct fbr_pace *pace = find_pace(r);
 
     map->expect_ns = pace ? pace->mean_ns : 0;
-    r->quick = pace && p->cpus > 1 && p->target &&
-               pace->mean_ns * (r->n / (uint64_t)p->target + 1) < QUICK_NS;
+    r->quick = pace && p->cpus > 1 && p->size.target &&
+               pace->mean_ns * (r->n / (uint64_t)p->size.target + 1) < QUICK_NS;
     if (p->closing)
         return fbr_keep(-ESHUTDOWN, "%s", p->end_why);
     if (fbr_dispatch_map_add(p->dispatch, map, &r->map) < 0)
@@ -298,7 +298,7 @@ static int submit(struct fiber_result *r, struct fbr_dispatch_map *map)
     p->undone += r->n;
     if (r->n == 0 && !r->open)
         finish(r);
-    if (p->min < p->max)
+    if (p->size.min < p->size.max)
         fbr_workers_adjust(p);
     return 0;
 }

@@ -26,7 +26,7 @@ int fiber_pool_stats(struct fiber_pool *p, struct fiber_pool_stats *out)
     out->busy = (int)(s->workers - s->idle);
     DL_FOREACH(p->workers, w)
         out->starting += w->state == FBR_WORKER_STARTING;
-    out->target = p->target;
+    out->target = p->size.target;
     out->waiting = s->waiting;
     out->running = s->held;
     out->requeued = s->requeued;

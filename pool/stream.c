@@ -144,7 +144,7 @@ int fiber_stream_put(struct fiber_stream *s, const struct fiber_bytes *in, size_
         goto done;
     if (first)
         *first = r->n - n;
-    if (p->min < p->max)
+    if (p->size.min < p->size.max)
         fbr_workers_adjust(p);
 done:
     fbr_pool_leave(p);

@@ -133,11 +133,8 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     pthread_mutex_lock(&h->pool->lock);
     leaves = why == -EPIPE && h->leaving;
     pthread_mutex_unlock(&h->pool->lock);
-    if (leaves) /* it was asked to exit */
-        return;
-    fbr_warn("pool: the data link of %s is broken: %s", fiber_process_name(h->process),
-             fbr_strerror(why));
-    fbr_process_abandon(h->process, fbr_pool_why_broken(why));
+    if (!leaves) /* it was asked to exit */
+        fbr_pool_link_broken(h->process, why);
 }
 
 /* The host's own link carries only records of its workers. */

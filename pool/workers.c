@@ -17,7 +17,6 @@
 
 #include <utlist.h>
 
-#include "pool/autoscale.h"
 #include "pool/pool.h"
 #include "runtime/base/log.h"
 #include "runtime/base/printable.h"
@@ -156,7 +155,7 @@ void fbr_workers_failed_start(struct fiber_pool *p, struct fiber_process *proces
     if (p->failed_alone < FAILED_STARTS_MAX || may_pass(p, process))
         return;
     /* Others may be starting, in a large pool many; but we do not wait for them for ever. */
-    most = p->target > 4 * FAILED_STARTS_MAX ? p->target : 4 * FAILED_STARTS_MAX;
+    most = p->size.target > 4 * FAILED_STARTS_MAX ? p->size.target : 4 * FAILED_STARTS_MAX;
     if (on_the_way(p) && p->failed_alone < most && !(process && fbr_process_cannot_run(process)))
         return;
     p->broken = true;
@@ -217,7 +216,7 @@ static void on_end(void *user, struct fiber_process *process)
         fbr_pool_supervisor_put(w->host);
     if (!p->closing) {
         if (w->ready_ms && !expected)
-            p->stats.restarts += p->n_workers < p->target;
+            p->stats.restarts += p->n_workers < p->size.target;
         fbr_workers_adjust(p);
     }
     pthread_cond_broadcast(&p->changed);
@@ -264,7 +263,7 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
                                     .env = p->env,
                                     .ops = &process_ops,
                                     .user = w,
-                                    .alike = p->target,
+                                    .alike = p->size.target,
                                     .link = &fbr_pool_link_ops};
     static const uint32_t of_host = FBR_WORKER_MAGIC;
     int rc;
@@ -338,26 +337,17 @@ static int staying(struct fiber_pool *p)
     return n;
 }
 
-static struct fbr_autoscale demand_of(const struct fiber_pool *p)
-{
-    return (struct fbr_autoscale){.min = p->min,
-                                  .max = p->max,
-                                  .target = p->target,
-                                  .idle_ns = (uint64_t)p->idle_ms * 1000000u};
-}
-
 /* Autoscale: sets the target to as many workers as the backlog can use, at once, or to one less
  * when a worker is idle for long. */
 static void retarget(struct fiber_pool *p)
 {
-    struct fbr_autoscale demand = demand_of(p);
     struct fbr_pool_worker *w;
 
-    p->target = demand.target = fbr_autoscale_target(&demand, p->dispatch, fbr_now_ns());
+    p->size.target = fbr_autoscale_target(&p->size, p->dispatch, fbr_now_ns());
     DL_FOREACH(p->workers, w)
         if (w->state == FBR_WORKER_READY &&
-            fbr_autoscale_spares(&demand, p->dispatch, fbr_now_ns(), w->id)) {
-            p->target--;
+            fbr_autoscale_spares(&p->size, p->dispatch, fbr_now_ns(), w->id)) {
+            p->size.target--;
             drain_one(p, w);
             return;
         }
@@ -371,19 +361,19 @@ void fbr_workers_adjust(struct fiber_pool *p)
     p->start_at_ms = UINT64_MAX;
     if (p->closing || p->broken)
         return;
-    if (p->min < p->max)
+    if (p->size.min < p->size.max)
         retarget(p);
     n = staying(p);
-    while (n < p->target && fbr_now_ms() >= p->not_before_ms) {
+    while (n < p->size.target && fbr_now_ms() >= p->not_before_ms) {
         if (start_one(p, why, sizeof(why)) < 0) {
             fbr_workers_failed_start(p, NULL, why);
             return;
         }
         n++;
     }
-    if (n < p->target)
+    if (n < p->size.target)
         p->start_at_ms = p->not_before_ms;
-    while (n > p->target) {
+    while (n > p->size.target) {
         struct fbr_pool_worker *w = least_missed(p);
 
         if (!w)
@@ -449,13 +439,12 @@ static void arm(void *arg)
 void fbr_workers_arm(struct fiber_pool *p)
 {
     uint64_t wake = fbr_dispatch_wake(p->dispatch), at = UINT64_MAX, now = fbr_now_ms(), look;
-    struct fbr_autoscale demand = demand_of(p);
 
     if (p->closing)
         return;
     if (wake != FBR_DISPATCH_NEVER)
         at = wake / 1000000 + 1;
-    look = fbr_autoscale_next_ms(&demand, now, p->undone);
+    look = fbr_autoscale_next_ms(&p->size, now, p->undone);
     if (look < at)
         at = look;
     if (p->start_at_ms < at) /* even if that time has passed */
