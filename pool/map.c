@@ -236,22 +236,6 @@ int fiber_result_wait_task(struct fiber_result *r, size_t index, int timeout_ms)
                             : rc;
 }
 
-static int array_get(const struct fiber_result *r, size_t i, const void **data, size_t *len)
-{
-    const struct fbr_array_error *e;
-    uint64_t index = i;
-
-    if (r->flags[i] == FBR_ARRAY_DONE) {
-        *data = r->out + i * r->out_size;
-        *len = r->out_size;
-        return 0;
-    }
-    HASH_FIND(hh, r->errors, &index, sizeof(index), e);
-    *data = e ? e->text : r->why ? r->why : "failed";
-    *len = e ? e->len : strlen(*data);
-    return e ? e->code : r->end_code ? r->end_code : -EIO;
-}
-
 int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t *len)
 {
     struct fiber_pool *p = r->pool;
@@ -264,18 +248,9 @@ int fiber_result_get(struct fiber_result *r, size_t i, const void **data, size_t
     if (i >= r->n)
         return fbr_keep(-ENOENT, "there is no task %zu", i);
     pthread_mutex_lock(&p->lock);
-    if (!fbr_result_is_done(r, i)) {
+    if (!fbr_result_is_done(r, i))
         rc = fbr_keep(-EAGAIN, "task %zu is not done", i);
-    } else if (r->kind == FBR_RESULT_ARRAY) {
-        rc = array_get(r, i, data, len);
-    } else {
-        const struct fbr_slot *s = &r->slots[i];
-
-        rc = s->code;
-        *data = s->data ? s->data : rc && r->why ? r->why : "";
-        *len = s->data ? s->len : strlen(*data);
-    }
-    if (*data && rc < 0)
+    else if ((rc = fbr_result_read(r, i, data, len)) < 0)
         fbr_keep(rc, "%.*s", (int)*len, (const char *)*data);
     pthread_mutex_unlock(&p->lock);
     return rc;

@@ -229,7 +229,7 @@ struct fiber_result {
     uint8_t *out;
     const struct fiber_bytes *bytes; /* BYTES */
     struct fiber_bytes own;          /* apply: our copy */
-    struct fbr_slot *slots;          /* BYTES */
+    struct fbr_slot *slots;          /* BYTES; ARRAY: of errors, from the first one on */
     /* ARRAY, BYTES: one for each task; NULL: no function is called */
     struct fbr_callback *each;
     struct fbr_callback progress;
@@ -238,14 +238,7 @@ struct fiber_result {
     struct fbr_item *ready;
     char *why;      /* the error text of tasks that have no text of their own */
     int end_code;   /* the code of these tasks */
-    uint8_t *flags; /* ARRAY: 0, FBR_ARRAY_DONE or _FAILED; errors have slots in `errors` */
-    struct fbr_array_error {
-        UT_hash_handle hh;
-        uint64_t index;
-        int32_t code;
-        uint32_t len;
-        char text[];
-    } * errors; /* by index */
+    uint8_t *flags; /* ARRAY: 0, FBR_ARRAY_DONE or _FAILED */
     uint64_t first_error;
     int first_code;
     struct fiber_map_options opts;
@@ -340,6 +333,8 @@ void fbr_result_failed(struct fiber_result *r, uint64_t index, int32_t code, con
 void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_failure *f);
 void fbr_result_input(const struct fiber_result *r, uint64_t index, const void **data, size_t *len);
 bool fbr_result_is_done(const struct fiber_result *r, uint64_t i); /* not of a stream */
+/* of a task that is done: 0 and its result, or its code and text; not of a stream */
+int fbr_result_read(const struct fiber_result *r, uint64_t i, const void **data, size_t *len);
 void fbr_result_end_late(struct fiber_pool *p); /* ends maps whose time is over */
 void fbr_result_end_all(struct fiber_pool *p, int32_t code, const char *why);
 /* after the results of a message were delivered: wakes and reports */

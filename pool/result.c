@@ -45,7 +45,6 @@ void fbr_item_free(struct fbr_item *item)
 
 static void destroy(struct fiber_result *r)
 {
-    struct fbr_array_error *e, *after;
     struct fbr_item *item, *next;
 
     for (uint64_t i = 0; r->slots && i < r->n; i++)
@@ -54,10 +53,6 @@ static void destroy(struct fiber_result *r)
     HASH_ITER(hh, r->items, item, next) {
         HASH_DELETE(hh, r->items, item);
         fbr_item_free(item);
-    }
-    HASH_ITER(hh, r->errors, e, after) {
-        HASH_DELETE(hh, r->errors, e);
-        free(e);
     }
     free(r->own.data);
     free(r->each);
@@ -356,59 +351,6 @@ void fbr_result_input(const struct fiber_result *r, uint64_t index, const void *
     }
 }
 
-/* Keeps the text of an error and returns the kept text. Without memory no text is kept, but `flags`
- * and first_code still show the error. */
-static const char *keep_array_error(struct fiber_result *r, uint64_t index, int code,
-                                    const char *text, size_t *kept)
-{
-    static const char none[] = "failed";
-    size_t len = *kept;
-    struct fbr_array_error *e = malloc(sizeof(*e) + len + 1);
-
-    *kept = sizeof(none) - 1;
-    if (!e)
-        return none;
-    e->index = index;
-    e->code = code;
-    e->len = (uint32_t)len;
-    memcpy(e->text, text, len);
-    e->text[len] = '\0';
-    HASH_ADD(hh, r->errors, index, sizeof(e->index), e);
-    if (!e->hh.tbl) {
-        free(e);
-        return none;
-    }
-    *kept = len;
-    return e->text;
-}
-
-/* Stores the result of a task of an array, and fills `c` for its callback. */
-static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data,
-                         size_t len, struct fbr_callback *c)
-{
-    void *at = r->out + index * r->out_size;
-    char text[96];
-
-    if (code == 0 && len != r->out_size) {
-        snprintf(text, sizeof(text), "the result has %zu bytes, but an item of the array has %zu",
-                 len, r->out_size);
-        code = -EMSGSIZE;
-        data = text;
-        len = strlen(text);
-    }
-    r->flags[index] = code == 0 ? FBR_ARRAY_DONE : FBR_ARRAY_FAILED;
-    if (code) {
-        c->data = keep_array_error(r, index, code, data, &len);
-        c->len = len;
-    } else {
-        if (len)
-            memcpy(at, data, len);
-        c->data = at;
-        c->len = len;
-    }
-    return code;
-}
-
 static void fill_slot(struct fbr_slot *s, int code, const void *data, size_t len)
 {
     s->data = malloc(len + 1);
@@ -420,6 +362,31 @@ static void fill_slot(struct fbr_slot *s, int code, const void *data, size_t len
     if (len)
         memcpy(s->data, data, len);
     ((char *)s->data)[len] = '\0';
+}
+
+/* Stores the result of a task of an array, and fills `c` for its callback. Without memory an error
+ * has no text. */
+static int deliver_array(struct fiber_result *r, uint64_t index, int code, const void *data,
+                         size_t len, struct fbr_callback *c)
+{
+    char text[96];
+
+    if (code == 0 && len != r->out_size) {
+        snprintf(text, sizeof(text), "the result has %zu bytes, but an item of the array has %zu",
+                 len, r->out_size);
+        code = -EMSGSIZE;
+        data = text;
+        len = strlen(text);
+    }
+    r->flags[index] = code == 0 ? FBR_ARRAY_DONE : FBR_ARRAY_FAILED;
+    if (!code && len)
+        memcpy(r->out + index * len, data, len);
+    if (code && !r->slots)
+        r->slots = calloc(r->n, sizeof(*r->slots));
+    if (code && r->slots)
+        fill_slot(&r->slots[index], code, data, len);
+    fbr_result_read(r, index, &c->data, &c->len);
+    return code;
 }
 
 static void call_later(struct fiber_result *r, struct fbr_callback *c)
@@ -550,6 +517,25 @@ void fbr_result_task_failure(struct fiber_pool *p, const struct fbr_dispatch_fai
 bool fbr_result_is_done(const struct fiber_result *r, uint64_t i)
 {
     return r->kind == FBR_RESULT_ARRAY ? r->flags[i] != 0 : r->slots[i].done;
+}
+
+int fbr_result_read(const struct fiber_result *r, uint64_t i, const void **data, size_t *len)
+{
+    const struct fbr_slot *s = r->slots ? &r->slots[i] : NULL;
+
+    if (r->kind == FBR_RESULT_ARRAY && r->flags[i] == FBR_ARRAY_DONE) {
+        *data = r->out + i * r->out_size;
+        *len = r->out_size;
+        return 0;
+    }
+    if (s && s->data) {
+        *data = s->data;
+        *len = s->len;
+        return s->code;
+    }
+    *data = r->why ? r->why : "failed";
+    *len = strlen(*data);
+    return s && s->code ? s->code : r->end_code ? r->end_code : -EIO;
 }
 
 static void end_map(struct fiber_result *r, int code, const char *why)
