@@ -106,9 +106,6 @@ static int take_results(struct fbr_pool_worker *w, struct fbr_cur *c)
  * Under the pool's lock. */
 static void evict(struct fbr_pool_worker *w, const char *why)
 {
-    if (w->evicted)
-        return;
-    w->evicted = true;
     w->disrupted = true;
     fbr_process_abandon(w->process, why);
 }
@@ -209,9 +206,14 @@ static void take_returned(struct fbr_pool_worker *w, struct fbr_cur *c)
     fbr_pool_leave(p);
 }
 
-void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type, struct fbr_cur *body)
+void fbr_pool_on_frame(void *user, struct fiber_process *process, uint8_t type,
+                       struct fbr_cur *body)
 {
-    if (type == FBR_POOL_RETURNED)
+    struct fbr_pool_worker *w = user;
+
+    if (type == FBR_FRAME_READY)
+        fbr_workers_ready(w);
+    else if (type == FBR_POOL_RETURNED)
         take_returned(w, body);
     else if (type == FBR_POOL_USE)
         take_use(w, body);

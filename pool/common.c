@@ -72,7 +72,7 @@ static void drop(struct fiber_pool *p, struct fbr_common *c)
         if (take_out(&w->commons, c->id))
             fbr_link_send(fbr_process_link(w->process), &to_worker, 1);
     DL_FOREACH(p->hosts, h)
-        if (take_out(&h->commons, c->id) && h->process && !h->ended)
+        if (take_out(&h->commons, c->id) && !h->ended)
             fbr_link_send(fbr_process_link(h->process), &to_host, 1);
     DL_DELETE(p->commons, c);
     free(c);
@@ -180,7 +180,7 @@ int fbr_common_send(struct fbr_pool_worker *w, const struct fbr_common *c)
 
     if (!c || has(&w->commons, c->id))
         return 0;
-    if (w->host && (w->host->ended || !w->host->process))
+    if (w->host && w->host->ended)
         return -EPIPE;
     rc = w->host ? send_by_host(w, c) : fbr_link_send(fbr_process_link(w->process), iov, 2);
     return rc < 0 ? rc : add(&w->commons, c->id);

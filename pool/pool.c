@@ -52,13 +52,6 @@ void fbr_pool_unref(struct fiber_pool *p)
         destroy(p);
 }
 
-static int usable_cpus(void)
-{
-    struct fbr_cpuset set;
-
-    return fbr_cpuset_read(&set, 0) == 0 ? (int)fbr_cpuset_count(&set) : 1;
-}
-
 static int put_work(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
 {
     struct fbr_fnref ref;
@@ -107,11 +100,12 @@ static int check_options(const struct fiber_pool_options *o, struct fbr_error *e
 static int set_up(struct fiber_pool *p, const struct fiber_pool_options *o, struct fbr_error *err)
 {
     int rc = check_options(o, err);
+    struct fbr_cpuset usable;
     uint64_t longest;
 
     if (rc < 0)
         return rc;
-    p->cpus = usable_cpus();
+    p->cpus = fbr_cpuset_read(&usable, 0) == 0 ? (int)fbr_cpuset_count(&usable) : 1;
     p->size.min = o->min || o->max ? o->min : p->cpus;
     p->size.max = o->max ? o->max : p->size.min;
     if (p->size.max == 0)

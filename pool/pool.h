@@ -60,9 +60,9 @@ struct fbr_pool_supervisor {
     struct fiber_pool *pool;
     struct fiber_process *process; /* NULL: it is gone */
     /* workers that have not ended; they point here, so this struct stays until the last one has
-     * ended */
+     * ended. After that it gets no other, and is asked to exit */
     int workers;
-    bool joined, ended, leaving;
+    bool joined, ended;
     int busy;               /* workers that had tasks when it ended */
     bool useful;            /* one of its workers was ready, so its start did not fail */
     struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
@@ -76,7 +76,6 @@ struct fbr_pool_worker {
     uint64_t id; /* its id in the engine; 0 before it is ready */
     enum fbr_worker_state state;
     bool disrupted; /* we end it for a reason that is no task's fault */
-    bool evicted;   /* it was killed for a message that makes no sense */
     bool release;   /* it got the notice that all its results are taken. Data server's thread */
     uint64_t tasks; /* done */
     uint64_t busy_ns;
@@ -209,6 +208,10 @@ struct fbr_item {
     UT_hash_handle hh;
 };
 
+struct fiber_stream {
+    struct fiber_result *r;
+};
+
 struct fiber_result {
     struct fiber_result *next, *prev; /* pool->results */
     struct fiber_pool *pool;
@@ -217,14 +220,15 @@ struct fiber_result {
     uint64_t map;    /* its id in the engine; 0 when it is done */
     uint8_t ref[64]; /* the function and the common input, as they are sent */
     size_t ref_len;
-    struct fbr_common *common; /* NULL: none, or the map is over */
-    uint64_t n, done;          /* STREAM: n grows */
-    bool open;                 /* STREAM: more may come */
-    bool put;                  /* STREAM: made by fiber_stream_open() */
-    bool dropped;              /* put: closed, so its results are dropped */
-    uint64_t untaken;          /* put: items in the pool's `done` */
-    void *user;                /* put: for the taker */
-    const uint8_t *in;         /* ARRAY */
+    struct fbr_common *common;  /* NULL: none, or the map is over */
+    uint64_t n, done;           /* STREAM: n grows */
+    bool open;                  /* STREAM: more may come */
+    bool put;                   /* STREAM: made by fiber_stream_open(), */
+    struct fiber_stream stream; /* whose handle this is */
+    bool dropped;               /* put: closed, so its results are dropped */
+    uint64_t untaken;           /* put: items in the pool's `done` */
+    void *user;                 /* put: for the taker */
+    const uint8_t *in;          /* ARRAY */
     size_t in_size, out_size;
     uint8_t *out;
     const struct fiber_bytes *bytes; /* BYTES */
@@ -265,7 +269,8 @@ void fbr_workers_adjust(struct fiber_pool *p);
 void fbr_workers_close(struct fiber_pool *p);
 void fbr_workers_stop(struct fbr_pool_worker *w); /* the worker is drained */
 bool fbr_workers_is_busy(const struct fbr_pool_worker *w);
-int fbr_workers_open(struct fiber_pool *p); /* not under the lock */
+int fbr_workers_open(struct fiber_pool *p);        /* not under the lock */
+void fbr_workers_ready(struct fbr_pool_worker *w); /* takes the lock itself */
 /* sets the timer to the time at which the engine or the workers need it */
 void fbr_workers_arm(struct fiber_pool *p);
 /* A worker, or a host, ended before it was of use: tries again later, or gives up. `process` NULL:
@@ -315,8 +320,9 @@ void fbr_common_free_all(struct fiber_pool *p);
 extern const struct fbr_link_ops fbr_pool_link_ops;
 /* Kills a worker or host with a broken data link. */
 void fbr_pool_link_broken(struct fiber_process *process, int why);
-void fbr_pool_on_frame(struct fbr_pool_worker *w, uint8_t type,
-                       struct fbr_cur *body); /* takes the lock itself */
+/* not under the lock; user: the worker */
+void fbr_pool_on_frame(void *user, struct fiber_process *process, uint8_t type,
+                       struct fbr_cur *body);
 
 /* map.c: checks that inputs can be sent: 0, or -EMSGSIZE or -EINVAL, kept */
 int fbr_pool_check_length(const struct fiber_pool *p, size_t len);

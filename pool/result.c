@@ -611,11 +611,12 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
 {
     struct fiber_pool *p = r->pool;
     struct fbr_dispatch_order order;
-    int rc = -ENOENT;
+    int rc;
 
     if (fbr_rt_check() < 0)
         return -EPERM;
     pthread_mutex_lock(&p->lock);
+    rc = index < r->n ? -EALREADY : -ENOENT;
     if (index < r->n && r->map)
         rc = fbr_dispatch_task_cancel(p->dispatch, r->map, index, &order);
     if (rc == 1)
@@ -623,8 +624,8 @@ int fiber_result_cancel_task(struct fiber_result *r, size_t index)
     if (rc >= 0)
         fbr_result_failed(r, index, -ECANCELED, "cancelled");
     fbr_pool_leave(p);
-    if (rc == -EALREADY || (rc == -ENOENT && index < r->n))
-        return fbr_keep(-EALREADY, "task %zu is done already", index);
+    if (rc == -EALREADY)
+        return fbr_keep(rc, "task %zu is done already", index);
     if (rc == -ENOMEM)
         return fbr_keep(rc, "pool: out of memory");
     return rc < 0 ? fbr_keep(rc, "there is no task %zu", index) : 0;

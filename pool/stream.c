@@ -15,14 +15,10 @@
 
 #define WATCH_NS 150000
 
-struct fiber_stream {
-    struct fiber_result *r;
-};
-
 int fiber_stream_open(struct fiber_stream **out, struct fiber_pool *p, fiber_task_fn fn,
                       const struct fiber_map_options *opts, void *user)
 {
-    struct fiber_stream *s;
+    struct fiber_result *r;
     int rc;
 
     if (!p || !out)
@@ -30,23 +26,18 @@ int fiber_stream_open(struct fiber_stream **out, struct fiber_pool *p, fiber_tas
     if (opts && opts->size == sizeof(*opts) && (opts->on_done || opts->on_progress))
         return fbr_keep(-EINVAL,
                         "pool: a stream calls no functions; leave on_done and on_progress NULL");
-    s = calloc(1, sizeof(*s));
-    if (!s)
-        return fbr_keep(-ENOMEM, "pool: out of memory");
-    rc = fbr_result_new(p, fn, opts, &s->r);
+    rc = fbr_result_new(p, fn, opts, &r);
     if (rc < 0)
-        goto fail;
-    s->r->kind = FBR_RESULT_STREAM;
-    s->r->put = true;
-    s->r->user = user;
-    rc = fbr_result_begin(s->r, true);
+        return rc;
+    r->kind = FBR_RESULT_STREAM;
+    r->put = true;
+    r->stream.r = r;
+    r->user = user;
+    rc = fbr_result_begin(r, true);
     if (rc < 0)
-        goto fail;
-    *out = s;
+        return rc;
+    *out = &r->stream;
     return 0;
-fail:
-    free(s);
-    return rc;
 }
 
 /* ---- Tasks ---- */
@@ -198,7 +189,6 @@ void fiber_stream_close(struct fiber_stream *s)
     if (!s)
         return;
     r = s->r;
-    free(s);
     if (fbr_rt_check() < 0) /* a fork() child has only a copy of the stream */
         return;
     pthread_mutex_lock(&r->pool->lock);

@@ -81,7 +81,7 @@ static void on_end(void *user, struct fiber_process *process)
     h->ended = true;
     DL_FOREACH(p->workers, w)
         h->busy += w->host == h && fbr_workers_is_busy(w);
-    if (!h->useful && !h->leaving && !p->closing)
+    if (!h->useful && h->workers && !p->closing)
         fbr_workers_failed_start(p, process, fiber_process_report(process));
     pthread_cond_broadcast(&p->changed);
     fbr_pool_leave(p);
@@ -131,7 +131,7 @@ static void on_broken(void *user, struct fbr_link *link, int why)
     bool leaves;
 
     pthread_mutex_lock(&h->pool->lock);
-    leaves = why == -EPIPE && h->leaving;
+    leaves = why == -EPIPE && !h->workers;
     pthread_mutex_unlock(&h->pool->lock);
     if (!leaves) /* it was asked to exit */
         fbr_pool_link_broken(h->process, why);
@@ -167,7 +167,7 @@ struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
 
     keep_apart(p);
     DL_FOREACH(p->hosts, h)
-        if (!h->ended && !h->leaving && h->workers < (p->apart ? 1 : p->workers_per_job)) {
+        if (!h->ended && h->workers && h->workers < (p->apart ? 1 : p->workers_per_job)) {
             h->workers++;
             return h;
         }
@@ -199,7 +199,6 @@ void fbr_pool_supervisor_put(struct fbr_pool_supervisor *h)
         maybe_free(h);
         return;
     }
-    h->leaving = true;
     /* A host that has not joined cannot be asked. */
     if (!h->joined || fbr_process_send(h->process, FBR_POOL_STOP, &none) < 0)
         fiber_process_kill(h->process);

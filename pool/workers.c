@@ -32,7 +32,7 @@
 
 /* ---- Events of a worker's process, on the loop thread ---- */
 
-static void on_ready(struct fbr_pool_worker *w)
+void fbr_workers_ready(struct fbr_pool_worker *w)
 {
     struct fiber_pool *p = w->pool;
 
@@ -52,16 +52,6 @@ static void on_ready(struct fbr_pool_worker *w)
     }
     pthread_cond_broadcast(&p->changed);
     fbr_pool_leave(p);
-}
-
-static void on_frame(void *user, struct fiber_process *process, uint8_t type, struct fbr_cur *body)
-{
-    struct fbr_pool_worker *w = user;
-
-    if (type == FBR_FRAME_READY)
-        on_ready(w);
-    else
-        fbr_pool_on_frame(w, type, body);
 }
 
 static bool on_the_way(const struct fiber_pool *p)
@@ -248,7 +238,7 @@ static void on_output(void *user, struct fiber_process *process, int stream, con
 }
 
 static const struct fbr_process_ops process_ops = {
-    .on_frame = on_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
+    .on_frame = fbr_pool_on_frame, .on_output = on_output, .on_end = on_end, .on_gone = on_gone};
 
 /* ---- How many ---- */
 
