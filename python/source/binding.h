@@ -140,6 +140,8 @@ void fpy_free(PyObject *self);
 PyObject *fpy_raise(int rc);
 /* The result of a call that returns nothing: None, or fpy_raise(). */
 PyObject *fpy_none(int rc);
+/* The exception that is set, which is cleared, or None. */
+PyObject *fpy_exception(void);
 /* The address of an object as bytes, or fpy_raise(). */
 PyObject *fpy_address(int rc, const struct fiber_address *address);
 /* Reads such bytes. 1; 0: there are none (NULL or None); -1 with an exception. */

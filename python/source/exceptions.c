@@ -63,6 +63,21 @@ static PyObject *raise_class(const char *where, int code, PyObject *text)
     return NULL;
 }
 
+PyObject *fpy_exception(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!type)
+        return Py_NewRef(Py_None);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_DECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
 PyObject *fpy_text(const char *text)
 {
     return text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace") : NULL;

@@ -125,30 +125,12 @@ static void drop_entry(struct entry *e)
 
 /* ---- Putting ---- */
 
-/* The exception that is set, or None. */
-static PyObject *exception_or_none(void)
-{
-    PyObject *type, *value, *traceback;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    if (!type) {
-        Py_INCREF(Py_None);
-        return Py_None;
-    }
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    Py_DECREF(type);
-    Py_XDECREF(traceback);
-    return value;
-}
-
 /* An error of what is put, as a value: what is raised comes from a handler of a signal. */
 static PyObject *put_error_or_none(int raised)
 {
     if (raised || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)))
         return NULL;
-    return exception_or_none();
+    return fpy_exception();
 }
 
 /* Python calls the handlers of signals in the main thread alone. */
@@ -369,7 +351,7 @@ static PyObject *error_of(int code, PyObject *what)
 /* The exception that is set as the error of a task whose result cannot be unpickled here. */
 static PyObject *error_here(void)
 {
-    return error_of(0, exception_or_none());
+    return error_of(0, fpy_exception());
 }
 
 /* Adds the sum of so many values to their mean, which is above 0 from then on. */
@@ -425,7 +407,7 @@ static PyObject *value_of(struct stream *s, const struct entry *e, const struct 
 static PyObject *value_again(struct stream *s, const struct entry *e, const struct fiber_done *d,
                              PyObject **raised)
 {
-    PyObject *first = exception_or_none(), *value = value_of(s, e, d);
+    PyObject *first = fpy_exception(), *value = value_of(s, e, d);
 
     if (!*raised && (value || !PyErr_GivenExceptionMatches(first, PyExc_Exception)))
         *raised = first;
@@ -527,30 +509,22 @@ static PyObject *hand_out(struct pool *p, PyObject *calls)
     return none;
 }
 
-/* None: take() returns; NULL without an exception: it goes on. */
-static PyObject *taken(struct pool *p, const struct fpy_result *r, int n, PyObject *calls)
-{
-    if (n == FPY_RAISED)
-        return NULL;
-    if (PyList_Size(p->finished) || (r && r->done))
-        return hand_out(p, calls);
-    if (n == -ETIMEDOUT)
-        Py_RETURN_NONE;
-    if (n < 0)
-        return n == -ESHUTDOWN ? hand_out(p, calls) : fpy_raise(n);
-    return p->attend || !r ? hand_out(p, calls) : NULL;
-}
-
-/* As taken(), after LOOK_S at most. left: seconds; negative: no limit. */
+/* Takes for LOOK_S at most. None: take() returns; NULL without an exception: it goes on. left:
+ * seconds; negative: no limit. */
 static PyObject *take_slice(struct pool *p, const struct fpy_result *r, double left,
                             PyObject *calls)
 {
-    int all = left >= 0 && left <= LOOK_S;
-    int n = take_some(p, all ? left : LOOK_S);
+    int last = left >= 0 && left <= LOOK_S;
+    int n = take_some(p, last ? left : LOOK_S);
 
-    if (n == -ETIMEDOUT && !all && r && !r->done && !p->attend)
+    if (n == FPY_RAISED)
         return NULL;
-    return taken(p, r, n, calls);
+    if (n < 0 && n != -ETIMEDOUT && n != -ESHUTDOWN)
+        return fpy_raise(n);
+    if (n == -ESHUTDOWN || (n == -ETIMEDOUT && last) || !r || r->done || p->attend ||
+        PyList_Size(p->finished))
+        return hand_out(p, calls);
+    return NULL;
 }
 
 static PyObject *pool_take(PyObject *self, PyObject *args)
@@ -605,7 +579,7 @@ static PyObject *pool_pull(PyObject *self, PyObject *args)
         Py_DECREF(item);
         n++;
     }
-    error = exception_or_none();
+    error = fpy_exception();
     return Py_BuildValue("(NO)", error, item || n == max ? Py_False : Py_True);
 }
 

@@ -315,20 +315,14 @@ static PyObject *run(const void *in, size_t len)
  * task has raised. */
 static PyObject *failure(PyObject *result)
 {
-    PyObject *type, *value, *traceback, *module, *bytes = NULL;
+    PyObject *value = fpy_exception(), *bytes = NULL;
+    PyObject *module = PyImport_ImportModule("fiber._worker");
 
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback)
-        PyException_SetTraceback(value, traceback);
-    module = PyImport_ImportModule("fiber._worker");
     if (module)
         bytes = PyObject_CallMethod(module, "failure", "OOi", value, result ? result : Py_None,
                                     result != NULL);
     Py_XDECREF(module);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_DECREF(value);
     return bytes;
 }
 
