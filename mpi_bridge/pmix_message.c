@@ -49,19 +49,35 @@ void fbr_pmix_start_dmodex(struct fbr_pmix_request *r)
     fbr_buf_fini(&ask);
 }
 
+static void put_answer(struct fbr_buf *b, uint32_t id, pmix_status_t status, const void *data,
+                       size_t len)
+{
+    fbr_put_u8(b, ANSWER);
+    fbr_put_u32(b, id);
+    fbr_put_u32(b, (uint32_t)status);
+    fbr_put_bytes(b, data, len);
+}
+
+/* The rank that asks waits without a limit, so it gets an answer also if memory is short here. */
+static void send_answer(const struct fbr_bridge *b, uint32_t agent, uint32_t id,
+                        pmix_status_t status, const void *data, size_t len)
+{
+    uint8_t few[32];
+    struct fbr_buf answer = {0}, none = {.data = few, .cap = sizeof(few)}; /* all of it fits */
+
+    put_answer(&answer, id, status, data, len);
+    put_answer(&none, id, PMIX_ERR_NOMEM, NULL, 0);
+    if (answer.failed)
+        b->host->notify(b->host->user, agent, none.data, none.len);
+    else
+        b->host->notify(b->host->user, agent, answer.data, answer.len);
+    fbr_buf_fini(&answer);
+}
+
 /* Back on the loop with the data that dmodex_ready() got. */
 static void start_answer(struct fbr_pmix_request *r)
 {
-    const struct fbr_bridge_host *host = r->bridge->host;
-    struct fbr_buf answer = {0};
-
-    fbr_put_u8(&answer, ANSWER);
-    fbr_put_u32(&answer, r->id);
-    fbr_put_u32(&answer, (uint32_t)r->code);
-    fbr_put_bytes(&answer, r->data, r->len);
-    if (!answer.failed)
-        host->notify(host->user, r->agent, answer.data, answer.len);
-    fbr_buf_fini(&answer);
+    send_answer(r->bridge, r->agent, r->id, r->code, r->data, r->len);
     fbr_pmix_fail(r, PMIX_SUCCESS);
 }
 
@@ -95,12 +111,15 @@ static bool may_have_data(struct fbr_bridge *b, const pmix_proc_t *who)
 static void asked(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *c)
 {
     struct fbr_pmix_request *r = fbr_pmix_request_new(start_answer, NULL);
+    uint32_t id = fbr_get_u32(c);
     pmix_status_t rc;
 
-    if (!r)
+    if (!r) {
+        send_answer(b, agent, id, PMIX_ERR_NOMEM, NULL, 0);
         return;
+    }
     r->agent = agent;
-    r->id = fbr_get_u32(c);
+    r->id = id;
     fbr_get_str(c, r->who.nspace, sizeof(r->who.nspace));
     r->who.rank = fbr_get_u32(c);
     fbr_pmix_request_attach(b, r);
