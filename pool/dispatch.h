@@ -167,8 +167,9 @@ struct fbr_dispatch_failure {
 #define FBR_DISPATCH_JOB 2        /* a job was lost, and several of its workers held tasks */
 
 /* The worker died, or must be treated as dead (fenced). `report` is the caller's name for this
- * death; `flags` is 0 or one of these. 1: a task failed, it is done and *failure describes it; 0: none failed. The worker stays
- * known, for late results, until worker_remove. Repeats do nothing. */
+ * death; `flags` is 0 or one of these. 1: a task failed, it is done and *failure describes it; 0:
+ * none failed. The worker stays known, for late results, until worker_remove. Repeats do
+ * nothing. */
 int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t worker, uint64_t report,
                              unsigned flags, struct fbr_dispatch_failure *failure);
 /* Forgets a worker that is dead, or drained and empty; no message can come from it any more. A

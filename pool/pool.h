@@ -156,7 +156,7 @@ struct fiber_pool {
     struct fiber_result *results; /* results that are not done */
     uint64_t end_by_ms; /* when the first of them may reach its time limit; UINT64_MAX: none */
     uint64_t undone;    /* tasks */
-    /* results whose waiting threads must wake; fbr_pool_leave() wakes them, once the lock is free */
+    /* results whose waiting threads must wake; fbr_pool_leave() wakes them, without the lock */
     struct fiber_result *wakes;
     /* Results of streams, in the order in which they came, for fiber_pool_take(). */
     struct fbr_item *done;
@@ -349,8 +349,8 @@ int fbr_result_new(struct fiber_pool *p, fiber_task_fn fn, const struct fiber_ma
                    struct fiber_result **out);
 /* takes the lock itself; on failure frees r */
 int fbr_result_begin(struct fiber_result *r, bool open);
-/* The end of each event: carries out the engine's decisions, wakes threads, calls the callbacks that
- * wait, and releases the lock. */
+/* The end of each event: carries out the engine's decisions, wakes threads, calls the callbacks
+ * that wait, and releases the lock. */
 void fbr_pool_leave(struct fiber_pool *p);
 /* whether this thread is in a callback; then nothing may wait for callbacks */
 bool fbr_pool_in_callback(const struct fiber_pool *p);

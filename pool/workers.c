@@ -166,7 +166,7 @@ void fbr_workers_retry(struct fiber_pool *p)
     fbr_workers_adjust(p);
 }
 
-/* What its end says about its task. A task that was alone in its job may be one that takes its job
+/* Its end, as the engine counts it. A task that was alone in its job may be one that takes its job
  * along each time. */
 static unsigned flags_of_end(const struct fbr_pool_worker *w, const struct fiber_process *process)
 {

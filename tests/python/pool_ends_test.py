@@ -683,6 +683,36 @@ def test_calls_of_an_executor_without_workers_fail_together():
             e.submit(work, 1).result(LONG)
 
 
+def test_a_lazy_map_ends_when_the_thread_of_its_source_cannot_go_on(monkeypatch):
+    def run(*args):
+        if threading.current_thread().name == "fiber-imap":
+            raise MemoryError
+        return run_of_pool(*args)
+
+    with mp.Pool(1) as pool:
+        run_of_pool = pool._run
+        monkeypatch.setattr(pool, "_run", run)
+        it = pool.imap(work, map(int, range(2000)))
+        with pytest.raises(MemoryError):
+            for _ in range(2000):
+                it.next(LONG)
+
+
+def test_the_thread_of_a_pool_goes_on_when_memory_was_short(monkeypatch):
+    def run(*args):
+        if threading.current_thread().name.startswith("fiber-pool") and not seen:
+            raise MemoryError
+        return run_of_pool(*args)
+
+    seen, done = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", seen.append)
+    with mp.Pool(1) as pool:
+        run_of_pool = pool._run
+        monkeypatch.setattr(pool, "_run", run)
+        pool.apply_async(work, (3,), callback=lambda x: done.set())
+        assert done.wait(LONG) and seen[0].exc_type is MemoryError  # this thread does not look after the pool
+
+
 def leave_a_handler():
     def tell(*_):
         raise Alarm

@@ -668,20 +668,6 @@ def test_a_lazy_map_ends_with_the_pool_where_its_source_blocks():
     pool.join()
 
 
-def test_a_lazy_map_ends_when_the_thread_of_its_source_cannot_go_on(pool, monkeypatch):
-    def run(*args):
-        if threading.current_thread().name == "fiber-imap":
-            raise MemoryError
-        return run_of_pool(*args)
-
-    run_of_pool = pool._run
-    monkeypatch.setattr(pool, "_run", run)
-    it = pool.imap(square, map(int, range(2000)))
-    with pytest.raises(MemoryError):
-        for _ in range(2000):
-            it.next(LONG)
-
-
 def test_results_that_are_the_next_inputs(pool):
     got = []
 
@@ -765,20 +751,6 @@ def test_a_callback_that_raises_harms_nobody_else(pool, monkeypatch):
     r.wait(LONG)
     assert r.get() == 9 and seen[0].exc_type is ZeroDivisionError
     assert pool.apply_async(square, (4,), callback=lambda x: None).get(LONG) == 16
-
-
-def test_the_thread_of_a_pool_goes_on_when_memory_was_short(pool, monkeypatch):
-    def run(*args):
-        if threading.current_thread().name.startswith("fiber-pool") and not seen:
-            raise MemoryError
-        return run_of_pool(*args)
-
-    run_of_pool, seen = pool._run, []
-    monkeypatch.setattr(threading, "excepthook", seen.append)
-    monkeypatch.setattr(pool, "_run", run)
-    done = threading.Event()  # this thread does not look after the pool
-    pool.apply_async(square, (3,), callback=lambda x: done.set())
-    assert done.wait(LONG) and seen[0].exc_type is MemoryError
 
 
 def test_a_callback_that_ends_its_thread_harms_nobody_else(pool, monkeypatch):
