@@ -4,7 +4,6 @@
  *     LIVING      one status command for all such jobs, each poll_ms
  *     ENDING      the manager reported the end; the logs command runs, if there is one, and its
  *                 output is reported
- *     ENDED       the end was reported
  *
  * tool.c runs the commands, so nothing here blocks. A status command that fails gives no
  * information about any job. Three successful status commands that leave a job out mean that the
@@ -34,7 +33,7 @@
 #define START_MS 600000 /* a start command that hangs would keep other jobs from starting */
 #define CANNOT_START 125
 
-enum detached_stage { STARTING, LIVING, ENDING, ENDED };
+enum detached_stage { STARTING, LIVING, ENDING };
 
 struct detached_job {
     struct detached_job *next, *prev;
@@ -42,7 +41,6 @@ struct detached_job {
     void *user;
     enum detached_stage stage;
     char id[MAX_ID];
-    bool released;
     bool waits; /* the last word about it was that it is pending */
     int cancel; /* the signal that arrived before the job had an id */
     int missing;
@@ -83,17 +81,14 @@ static int run_template(struct fbr_detached *d, const struct fbr_args *template,
 
 static void notify(struct detached_job *j, const struct fbr_job_event *e)
 {
-    if (!j->released)
-        j->d->env.event(j->user, e);
+    j->d->env.event(j->user, e);
 }
 
+/* The event's callback may release the job. */
 static void notify_end(struct detached_job *j)
 {
     DL_DELETE(j->d->jobs, j);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
-    j->stage = ENDED;
-    if (j->released)
-        free(j);
 }
 
 static void on_logs(void *user, const struct fbr_tool_result *r)
@@ -113,7 +108,7 @@ static void job_ended(struct detached_job *j, int32_t code, const char *why)
 {
     const char *const ids[] = {j->id, NULL};
 
-    if (j->stage >= ENDING)
+    if (j->stage == ENDING)
         return;
     j->stage = ENDING;
     j->code = code;
@@ -375,10 +370,5 @@ int fbr_detached_signal(void *handle, int sig)
 
 void fbr_detached_release(void *handle)
 {
-    struct detached_job *j = handle;
-
-    j->released = true;
-    /* otherwise notify_end() frees it, later or after its event callback */
-    if (j->stage == ENDED)
-        free(j);
+    free(handle);
 }

@@ -17,4 +17,4 @@ void fbr_detached_close(struct fbr_detached *d);
 int fbr_detached_start(struct fbr_detached *d, char *const *words, char *const *env, void *user,
                        void **handle, struct fbr_error *err);
 int fbr_detached_signal(void *handle, int sig); /* SIGTERM or SIGKILL */
-void fbr_detached_release(void *handle);
+void fbr_detached_release(void *handle);        /* not before the job's EXITED */
