@@ -45,7 +45,7 @@ static void control_facts(void *user, struct fbr_run_facts *f)
     DL_FOREACH(p->workers, w) {
         f->agents++;
         f->running += w->state != FBR_WORKER_STARTING;
-        fbr_pending_add(&jobs, fbr_process_pending(w->process));
+        fbr_pending_add(&jobs, fbr_process_pending(w->process), 0);
     }
     f->agents_joined = f->running;
     f->size = p->size.target;

@@ -34,7 +34,7 @@ static void on_time(void *arg)
         ready += a->state == AGENT_READY;
         pending += wants;
         if (wants)
-            fbr_pending_add(&waiting, fbr_process_pending(a->process));
+            fbr_pending_add(&waiting, fbr_process_pending(a->process), 0);
     }
     for (size_t n = strlen(waiting.text); n > 0 && waiting.text[n - 1] == '.'; n--)
         waiting.text[n - 1] = '\0'; /* the report adds the full stop */

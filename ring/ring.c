@@ -608,7 +608,7 @@ static void format_waiting(const struct fiber_ring *r, struct fbr_run_facts *f)
 
     for (uint32_t i = 0; i < r->nagents; i++)
         if (r->agents[i].process)
-            fbr_pending_add(&jobs, fbr_process_pending(r->agents[i].process));
+            fbr_pending_add(&jobs, fbr_process_pending(r->agents[i].process), 0);
     fbr_pending_format(&jobs, f->waiting, sizeof(f->waiting));
     if (!f->waiting[0])
         snprintf(f->waiting, sizeof(f->waiting), "%d of %d agent%s joined", f->agents_joined,

@@ -518,7 +518,7 @@ static void collect_pending(void *user, struct fbr_pending *out)
     pthread_mutex_lock(&rt->lock);
     DL_FOREACH(rt->processes, p)
         if (p->state != P_ENDED && !p->host)
-            fbr_pending_add_since(out, fbr_process_pending(p), p->pending_ms);
+            fbr_pending_add(out, fbr_process_pending(p), p->pending_ms);
     pthread_mutex_unlock(&rt->lock);
 }
 

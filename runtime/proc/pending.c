@@ -14,7 +14,7 @@
 #define CHANGED_MS 5000  /* time until the next report if something has changed */
 #define AGAIN_MS 30000   /* time until the next report if nothing has changed */
 
-void fbr_pending_add(struct fbr_pending *p, const char *text)
+void fbr_pending_add(struct fbr_pending *p, const char *text, uint64_t since)
 {
     p->jobs++;
     if (!text)
@@ -22,12 +22,7 @@ void fbr_pending_add(struct fbr_pending *p, const char *text)
     if (!p->pending++)
         fbr_printable_cut(p->text, sizeof(p->text), text);
     p->same += !fbr_pending_differ(p->text, text);
-}
-
-void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since)
-{
-    fbr_pending_add(p, text);
-    if (text && (!p->since || since < p->since))
+    if (!p->since || since < p->since)
         p->since = since;
 }
 

@@ -18,10 +18,9 @@ struct fbr_pending {
     char text[400];
 };
 
-/* Adds a job. text: why it does not run yet, in its backend's words; NULL: it runs. Pure. */
-void fbr_pending_add(struct fbr_pending *p, const char *text);
-/* Adds a job that has waited since `since` (fbr_now_ms()). Pure. */
-void fbr_pending_add_since(struct fbr_pending *p, const char *text, uint64_t since);
+/* Adds a job. text: why it does not run yet, in its backend's words; NULL: it runs. It has waited
+ * since `since` (fbr_now_ms()); 0: unknown. Pure. */
+void fbr_pending_add(struct fbr_pending *p, const char *text, uint64_t since);
 /* Stores the line, or "" if no job is pending. Pure. */
 void fbr_pending_format(const struct fbr_pending *p, char *out, size_t size);
 /* Whether two texts differ in more than their numbers. Pure. */

@@ -19,7 +19,7 @@ static const char *say(size_t n, const char *const *texts)
     struct fbr_pending p = {0};
 
     for (size_t i = 0; i < n; i++)
-        fbr_pending_add(&p, texts[i]);
+        fbr_pending_add(&p, texts[i], 0);
     fbr_pending_format(&p, out, sizeof(out));
     return out;
 }
@@ -49,7 +49,7 @@ static void long_texts_are_cut(void **state)
 
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    fbr_pending_add(&p, text);
+    fbr_pending_add(&p, text, 0);
     fbr_pending_format(&p, out, sizeof(out));
     assert_int_equal(strlen(out), sizeof(out) - 1);
     assert_string_equal(out + sizeof(out) - 5, " ...");
@@ -59,13 +59,13 @@ static void the_time_is_that_of_who_has_waited_longest(void **state)
 {
     struct fbr_pending p = {0};
 
-    fbr_pending_add_since(&p, NULL, 100); /* it runs by now */
+    fbr_pending_add(&p, NULL, 100); /* it runs by now */
     assert_int_equal(p.since, 0);
-    fbr_pending_add_since(&p, "no node", 5000);
+    fbr_pending_add(&p, "no node", 5000);
     assert_int_equal(p.since, 5000);
-    fbr_pending_add_since(&p, "no node", 3000);
-    fbr_pending_add_since(&p, "quota", 4000);
-    fbr_pending_add_since(&p, NULL, 100);
+    fbr_pending_add(&p, "no node", 3000);
+    fbr_pending_add(&p, "quota", 4000);
+    fbr_pending_add(&p, NULL, 100);
     assert_int_equal(p.since, 3000);
     assert_int_equal(p.jobs, 5);
     assert_int_equal(p.pending, 3);
