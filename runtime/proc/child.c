@@ -340,21 +340,28 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         keep_early(c, &c->early, type, body);
 }
 
+/* Handles the frames that were kept; those for which it is still too early are kept again. */
+static void take_early(struct fbr_child *c, struct early **list)
+{
+    struct early *kept = *list, *e, *next;
+
+    *list = NULL;
+    DL_FOREACH_SAFE(kept, e, next) {
+        struct fbr_cur cur = fbr_cur(e->body, e->len);
+
+        on_frame(c, c->conn, e->type, &cur);
+        free(e);
+    }
+}
+
 /* We start subjobs only now: if the parent died earlier, the kernel would kill us, and the children
  * of our children would stay. */
 static void on_outliving(void *arg)
 {
     struct fbr_child *c = arg;
-    struct early *e;
 
     c->outlives = true;
-    while ((e = c->orders)) {
-        struct fbr_cur cur = fbr_cur(e->body, e->len);
-
-        DL_DELETE(c->orders, e);
-        fbr_subjob_host_on_frame(c->rt, e->type, &cur);
-        free(e);
-    }
+    take_early(c, &c->orders);
 }
 
 static const struct fbr_conn_ops conn_ops = {.on_frame = on_frame, .on_close = on_close};
@@ -509,18 +516,10 @@ struct listening {
 static int listen_to(void *arg)
 {
     struct listening *l = arg;
-    struct fbr_child *c = l->c;
-    struct early *e;
 
-    c->fn = l->fn;
-    c->user = l->user;
-    while (c->fn && (e = c->early)) {
-        struct fbr_cur cur = fbr_cur(e->body, e->len);
-
-        DL_DELETE(c->early, e);
-        c->fn(c->user, e->type, &cur);
-        free(e);
-    }
+    l->c->fn = l->fn;
+    l->c->user = l->user;
+    take_early(l->c, &l->c->early);
     return 0;
 }
 
