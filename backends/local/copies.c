@@ -52,6 +52,41 @@ struct fbr_copies {
 
 static void next(struct fbr_copies *t);
 
+/* ---- Packets ---- */
+
+int fbr_copies_send(int sock, const void *data, size_t len, const int *fds, size_t n)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(FBR_COPIES_FDS * sizeof(*fds))] = {0};
+    struct iovec iov = {(void *)(uintptr_t)data, len};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = CMSG_SPACE(n * sizeof(*fds))};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+    *c = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(n * sizeof(*fds))};
+    memcpy(CMSG_DATA(c), fds, n * sizeof(*fds));
+    return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)len ? 0 : -EIO;
+}
+
+size_t fbr_copies_receive(int sock, void *data, size_t size, int *fds, size_t n, int flags)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(FBR_COPIES_FDS * sizeof(*fds))];
+    struct iovec iov = {data, size};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = CMSG_SPACE(n * sizeof(*fds))};
+    ssize_t len = TEMP_FAILURE_RETRY(recvmsg(sock, &m, MSG_CMSG_CLOEXEC | flags));
+    const struct cmsghdr *c = len > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+
+    if (!c || c->cmsg_len != CMSG_LEN(n * sizeof(*fds)) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return 0;
+    memcpy(fds, CMSG_DATA(c), n * sizeof(*fds));
+    return (size_t)len;
+}
+
 /* ---- What a job inherits ---- */
 
 /* Variables that each copy gets itself: ours, and pytest's, which changes with each test. */
@@ -170,22 +205,13 @@ static void on_time(void *arg)
 /* Returns the copy's pid, and its pidfd; 0: there is no copy. */
 static pid_t read_copy(struct fbr_copies *t, int *pidfd)
 {
-    char control[CMSG_SPACE(sizeof(int))] = {0};
     int32_t pid = 0;
-    struct iovec iov = {&pid, sizeof(pid)};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control,
-                       .msg_controllen = sizeof(control)};
-    ssize_t n = recvmsg(t->fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+    size_t n = fbr_copies_receive(t->fd, &pid, sizeof(pid), pidfd, 1, MSG_DONTWAIT);
 
-    *pidfd = -1;
-    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-        memcpy(pidfd, CMSG_DATA(c), sizeof(*pidfd));
-    if (n == sizeof(pid) && pid > 0 && *pidfd >= 0)
+    if (n == sizeof(pid) && pid > 0)
         return pid;
-    fbr_fds_close(*pidfd);
+    if (n)
+        close(*pidfd);
     return 0;
 }
 
@@ -228,30 +254,18 @@ static void on_readable(uv_poll_t *watch, int status, int events)
     }
 }
 
-static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o, int gate)
+static int send_order(struct fbr_copies *t, const struct fbr_copies_order *o)
 {
-    const int fds[FBR_COPIES_FDS] = {o->out, o->err, o->ticket, o->folder, gate};
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {0};
     struct fbr_buf b = {0};
-    struct iovec iov;
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control,
-                       .msg_controllen = sizeof(control)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    ssize_t n = -1;
+    int rc = -EIO;
 
-    *c = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(fds))};
-    memcpy(CMSG_DATA(c), fds, sizeof(fds));
     for (char *const *e = o->env; *e; e++)
         if (travels(NULL, *e))
             fbr_put(&b, *e, strlen(*e) + 1);
-    iov = (struct iovec){b.data, b.len};
     if (!b.failed && b.len && b.len <= FBR_COPIES_MESSAGE)
-        n = sendmsg(t->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        rc = fbr_copies_send(t->fd, b.data, b.len, o->fds, FBR_COPIES_FDS);
     fbr_buf_fini(&b);
-    return n > 0 ? 0 : -EIO;
+    return rc;
 }
 
 /* Orders the next copy. */
@@ -269,8 +283,9 @@ static void next(struct fbr_copies *t)
     }
     t->gate = gates[0];
     t->state = ASKED;
+    t->orders->fds[FBR_COPIES_GATE] = gates[1];
     fbr_timer_start(&t->timer, COPY_MS, 0);
-    if (send_order(t, t->orders, gates[1]) < 0)
+    if (send_order(t, t->orders) < 0)
         fail(t, "cannot be asked");
     close(gates[1]);
 }

@@ -50,11 +50,10 @@ enum {
 struct fbr_copies_order {
     struct fbr_copies_order *next, *prev;
     char *const *env;
-    /* Its turn has come: fills in these descriptors. Negative: it cannot, and is started in the
-     * other way. */
+    /* Its turn has come: fills in its descriptors, except the gate. Negative: it cannot, and is
+     * started in the other way. */
     int (*turn)(struct fbr_copies_order *o);
-    int out, err, ticket;
-    int folder; /* its working directory */
+    int fds[FBR_COPIES_FDS];
     /* The copy exists, and runs on when this callback returns: its pid, and a pidfd that the
      * callback owns. pid 0: there is no copy; start the job in the other way. */
     void (*done)(struct fbr_copies_order *o, pid_t pid, int pidfd);
@@ -69,3 +68,8 @@ bool fbr_copies_takes(struct fbr_copies *t, const struct fbr_job *job);
 void fbr_copies_order(struct fbr_copies *t, struct fbr_copies_order *o);
 /* Ends the template. Waiting orders are dropped. */
 void fbr_copies_close(struct fbr_copies *t);
+
+/* Both sides: send and receive a packet with n descriptors. Send: 0 or negative. Receive: the
+ * packet's length; 0: there is no such packet. */
+int fbr_copies_send(int sock, const void *data, size_t len, const int *fds, size_t n);
+size_t fbr_copies_receive(int sock, void *data, size_t size, int *fds, size_t n, int flags);

@@ -186,43 +186,13 @@ static int become(const struct self *s, const struct order *o)
 
 /* ---- The template ---- */
 
-/* Receives an order. Returns 0, or does not return: our parent is gone, or the order is
- * malformed. */
+/* Receives an order; ends if our parent is gone, or the order is malformed. */
 static void receive(struct order *o)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(o->fds))];
-    struct iovec iov = {o->text, FBR_COPIES_MESSAGE};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control,
-                       .msg_controllen = sizeof(control)};
-    struct cmsghdr *c;
-    ssize_t n;
-
-    while ((n = recvmsg(FBR_COPIES_FD, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-        continue;
-    c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-    if (!c || c->cmsg_len != CMSG_LEN(sizeof(o->fds)) || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
-        o->text[n - 1] != '\0')
+    o->len =
+        fbr_copies_receive(FBR_COPIES_FD, o->text, FBR_COPIES_MESSAGE, o->fds, FBR_COPIES_FDS, 0);
+    if (!o->len || o->text[o->len - 1] != '\0')
         _exit(0);
-    memcpy(o->fds, CMSG_DATA(c), sizeof(o->fds));
-    o->len = (size_t)n;
-}
-
-static int send_copy(int32_t pid, int pidfd)
-{
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec iov = {&pid, sizeof(pid)};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control,
-                       .msg_controllen = sizeof(control)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-    *c = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-    memcpy(CMSG_DATA(c), &pidfd, sizeof(pidfd));
-    return sendmsg(FBR_COPIES_FD, &m, MSG_NOSIGNAL) == sizeof(pid) ? 0 : -1;
 }
 
 int fbr_copies_serve(void)
@@ -242,13 +212,14 @@ int fbr_copies_serve(void)
     if (send(FBR_COPIES_FD, &hello, 1, MSG_NOSIGNAL) != 1)
         _exit(0);
     for (;;) {
-        long pid;
+        int32_t pid;
 
         receive(&o);
-        pid = syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, NULL);
+        pid = (int32_t)syscall(SYS_clone, CLONE_PARENT | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL,
+                               NULL);
         if (pid == 0)
             break;
-        if (pid < 0 || send_copy((int32_t)pid, pidfd) < 0)
+        if (pid < 0 || fbr_copies_send(FBR_COPIES_FD, &pid, sizeof(pid), &pidfd, 1) < 0)
             _exit(1);
         close(pidfd);
         for (int i = 0; i < FBR_COPIES_FDS; i++)

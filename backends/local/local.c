@@ -72,9 +72,8 @@ struct copy {
     struct fbr_copies_order order;
     struct local_job *job;
     struct fbr_job *kept;
-    uint64_t signals;       /* to send as soon as it runs, by bit */
-    int ours[2], theirs[2]; /* ends of its pipes, when its turn has come */
-    int ticket, folder;
+    uint64_t signals; /* to send as soon as it runs, by bit */
+    int ours[2];      /* ends of its pipes, when its turn has come */
 };
 
 struct fbr_backend {
@@ -509,9 +508,8 @@ done:
 static void free_copy(struct copy *c)
 {
     close_ends(c->ours);
-    close_ends(c->theirs);
-    fbr_fds_close(c->ticket);
-    fbr_fds_close(c->folder);
+    for (int i = 0; i < FBR_COPIES_GATE; i++)
+        fbr_fds_close(c->order.fds[i]);
     free((void *)(uintptr_t)c->order.env);
     fbr_kept_job_free(c->kept);
     free(c);
@@ -523,14 +521,11 @@ static int on_turn(struct fbr_copies_order *o)
     const char *folder = c->kept->workdir ? c->kept->workdir : ".";
     struct fbr_error err;
 
-    if (open_pipes(c->ours, c->theirs, &err) < 0 || (c->ticket = ticket_fd(c->kept, &err)) < 0 ||
-        (c->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+    if (open_pipes(c->ours, &o->fds[FBR_COPIES_OUT], &err) < 0)
         return -EIO;
-    o->out = c->theirs[0];
-    o->err = c->theirs[1];
-    o->ticket = c->ticket;
-    o->folder = c->folder;
-    return 0;
+    o->fds[FBR_COPIES_TICKET] = ticket_fd(c->kept, &err);
+    o->fds[FBR_COPIES_FOLDER] = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return o->fds[FBR_COPIES_TICKET] < 0 || o->fds[FBR_COPIES_FOLDER] < 0 ? -EIO : 0;
 }
 
 /* The job runs as a copy, or is started in the other way. */
@@ -583,13 +578,12 @@ static bool order_copy(struct local_job *j, const struct fbr_job *job)
     c = calloc(1, sizeof(*c));
     if (!c)
         return false;
-    *c = (struct copy){.order = {.turn = on_turn, .done = on_copy},
-                       .job = j,
-                       .kept = fbr_kept_job(job),
-                       .ours = {-1, -1},
-                       .theirs = {-1, -1},
-                       .ticket = -1,
-                       .folder = -1};
+    *c = (struct copy){
+        .order = {.turn = on_turn, .done = on_copy, .fds = {-1, -1, -1, -1}},
+        .job = j,
+        .kept = fbr_kept_job(job),
+        .ours = {-1, -1},
+    };
     c->order.env = c->kept ? with_ticket(c->kept->env, true, NULL) : NULL;
     if (!c->order.env) {
         free_copy(c);
