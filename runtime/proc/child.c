@@ -88,11 +88,6 @@ static void keep_failure(struct fbr_child *c, int code, const char *text, bool l
     pthread_mutex_unlock(&c->lock);
 }
 
-static void fail(struct fbr_child *c, int code, const char *text)
-{
-    keep_failure(c, code, text, true);
-}
-
 /* The parent is gone: kills all processes that we have forked, removes the parent's leftovers, and
  * exits. If the master of the run is dead, the run's directory goes, too; the kernel may take a
  * moment to release the master's lock. */
@@ -237,7 +232,9 @@ static void on_start(struct fbr_child *c, struct fbr_cur *body)
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     if (rc < 0)
-        fail(c, rc, "the parent's start record cannot be read; is it another version of Fiber?");
+        keep_failure(c, rc,
+                     "the parent's start record cannot be read; is it another version of Fiber?",
+                     true);
     else
         watch_parent(c);
 }
@@ -384,7 +381,7 @@ static void join_by_host(struct fbr_child *c)
 
     fcntl(FBR_CONTROL_FD, F_SETFD, FD_CLOEXEC); /* our children must not inherit this descriptor */
     if (fbr_conn_open(&c->conn, c->rt->loop, FBR_CONTROL_FD, &conn_ops, c, &err) < 0)
-        fail(c, err.code, err.text);
+        keep_failure(c, err.code, err.text, true);
     else
         send_join(c);
 }
@@ -400,7 +397,7 @@ static void dial(void *arg)
     }
     if (fbr_conn_dial(&c->conn, c->rt->loop, c->join.url, &c->join.me, c->join.secret, &conn_ops, c,
                       &err) < 0) {
-        fail(c, err.code, err.text);
+        keep_failure(c, err.code, err.text, true);
         return;
     }
     send_join(c);

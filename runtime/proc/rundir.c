@@ -439,18 +439,24 @@ static int need_shm(struct fbr_rundir *d)
     return d->shared ? hold_shm(d) : 0;
 }
 
+/* Another process may be just making or removing the same. */
+static int try_again(int (*make)(struct fbr_rundir *d), struct fbr_rundir *d)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int rc;
+
+    for (int i = 0; (rc = make(d)) == -EAGAIN && i < 1000; i++)
+        nanosleep(&nap, NULL);
+    return rc;
+}
+
 int fbr_rundir_shm(struct fbr_rundir *d, struct fbr_error *err)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const struct timespec nap = {.tv_nsec = 1000000};
-    int rc = -EAGAIN;
+    int rc;
 
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
-        rc = need_shm(d);
-        if (rc == -EAGAIN)
-            nanosleep(&nap, NULL);
-    }
+    rc = try_again(need_shm, d);
     pthread_mutex_unlock(&lock);
     if (rc == -EPERM)
         return fbr_fail(err, rc, "%s is not a directory that only this user may enter", d->shm);
@@ -612,10 +618,9 @@ static int share_lock(struct fbr_rundir *d)
 int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base,
                      struct fbr_error *err)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
     uint64_t run = fbr_hash(FBR_HASH, run_uid, strlen(run_uid)), host;
     char name[256] = "";
-    int rc = -EAGAIN;
+    int rc;
 
     *d = none;
     d->shared = true;
@@ -629,11 +634,7 @@ int fbr_rundir_share(struct fbr_rundir *d, const char *run_uid, const char *base
     host = fbr_hash(host, base, strlen(base)); /* another base has its own in SHM, too */
     snprintf(d->root, sizeof(d->root), "%.*s/" PREFIX "%u-%06x", FBR_RUN_DIR_MAX, base,
              (uint32_t)run, (uint32_t)host & 0xffffff);
-    for (int i = 0; i < 1000 && rc == -EAGAIN; i++) {
-        rc = share_lock(d);
-        if (rc == -EAGAIN)
-            nanosleep(&nap, NULL);
-    }
+    rc = try_again(share_lock, d);
     shm_of(d->root, d->shm);
     if (rc < 0) {
         fbr_fail(err, rc, "run directory %s: %s; set run_dir to one that can be written", d->root,

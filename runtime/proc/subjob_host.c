@@ -170,7 +170,6 @@ struct order {
     struct fbr_job job;
     char name[FBR_NAME_MAX];
     char **argv, **added, **env, *workdir;
-    bool relayed;
 };
 
 static void get_order(struct order *o, struct fbr_cur *c)
@@ -187,7 +186,7 @@ static void get_order(struct order *o, struct fbr_cur *c)
     o->job.keep_stdin = fbr_get_u8(c);
     o->job.ticket = fbr_get_bytes(c, &len);
     o->job.ticket_len = len;
-    o->relayed = fbr_get_u8(c) == 1;
+    o->job.relayed = fbr_get_u8(c) == 1;
 }
 
 /* Opens the data path of a process: its end of a pair of sockets, whose other end is the
@@ -196,7 +195,7 @@ static int open_line(struct fbr_subjob_host *n, struct order *o, struct fbr_erro
 {
     int rc = 0;
 
-    if (!o->relayed)
+    if (!o->job.relayed)
         return 0;
     if (!n->rt->relay)
         rc = fbr_child_relay(n->rt->child, &n->rt->relay, err);
