@@ -142,7 +142,5 @@ int fbr_process_attach(struct fiber_process *p, struct fbr_conn *conn)
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->rt->lock);
     fbr_subjobs_host_joined(p);
-    if (p->spec.ops && p->spec.ops->on_joined)
-        p->spec.ops->on_joined(p->spec.user, p);
     return 0;
 }

@@ -7,7 +7,6 @@
 
 /* Callbacks of a process, on the loop thread. Any may be NULL. */
 struct fbr_process_ops {
-    void (*on_joined)(void *user, struct fiber_process *p);
     void (*on_frame)(void *user, struct fiber_process *p, uint8_t type, struct fbr_cur *body);
     /* The process has printed this, which is shown, too; stream 1 or 2. */
     void (*on_output)(void *user, struct fiber_process *p, int stream, const void *data,
@@ -55,7 +54,7 @@ int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_b
  * on: see fbr_conn_silent(). Returns the number of bytes that are still queued. Loop thread. */
 size_t fbr_process_silent(struct fiber_process *p, bool silent);
 size_t fbr_process_queued(const struct fiber_process *p);
-/* Returns the data link of the process, which closes with it; NULL before on_joined. */
+/* Returns the data link of the process, which closes with it; NULL before the join. */
 struct fbr_link *fbr_process_link(struct fiber_process *p);
 /* Returns why the job does not run yet, in its backend's words; NULL: the job runs, or the reason
  * is unknown. Loop thread. */

@@ -243,33 +243,17 @@ static void test_programs_that_never_join_leave_no_descriptor_at_their_host(void
 
 /* ---- Killed while they start ---- */
 
-struct one { /* loop thread, but for the handle */
+struct one {
     struct fiber_process *process;
-    bool joined, killed, joined_dead;
+    bool killed;
 };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static int joined; /* under the lock */
-
-static void on_joined(void *user, struct fiber_process *p)
-{
-    struct one *one = user;
-
-    one->joined = true;
-    one->joined_dead |= one->killed;
-    pthread_mutex_lock(&lock);
-    joined++;
-    pthread_cond_signal(&changed);
-    pthread_mutex_unlock(&lock);
-}
 
 static int kill_the_rest(void *crowd)
 {
     struct one *one = crowd;
 
     for (int i = 0; i < CROWD; i++)
-        if (!one[i].joined) {
+        if (!fbr_process_is_joined(one[i].process->state)) {
             one[i].killed = true;
             fbr_job_signal(one[i].process, SIGKILL);
         }
@@ -279,7 +263,6 @@ static int kill_the_rest(void *crowd)
 /* Its host may have said long ago that it is gone, and that nothing more comes of it. */
 static void test_who_was_killed_before_it_joined_does_not_join(void **state)
 {
-    static const struct fbr_process_ops ops = {.on_joined = on_joined};
     static struct one crowd[CROWD];
     struct fiber_process *host;
     struct gate gate;
@@ -289,23 +272,19 @@ static void test_who_was_killed_before_it_joined_does_not_join(void **state)
     host = begin_host(child_notify_wait, gate.path);
     assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
     for (int i = 0; i < CROWD; i++) {
-        struct fbr_process_spec spec = {.fn = child_wait,
-                                        .options = OPTIONS(.start_timeout_ms = 0),
-                                        .host = host,
-                                        .ops = &ops,
-                                        .user = &crowd[i]};
+        struct fbr_process_spec spec = {
+            .fn = child_wait, .options = OPTIONS(.start_timeout_ms = 0), .host = host};
 
         assert_int_equal(fbr_process_start(&crowd[i].process, &spec), 0);
     }
-    pthread_mutex_lock(&lock);
-    while (joined < CROWD / 4)
-        pthread_cond_wait(&changed, &lock);
-    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < CROWD / 4; i++)
+        assert_int_equal(fiber_process_wait_joined(crowd[i].process, TEST_LONG_MS), 0);
     assert_int_equal(fbr_loop_call(fbr_rt()->loop, kill_the_rest, crowd), 0);
     for (int i = 0; i < CROWD; i++) {
         fiber_process_kill(crowd[i].process);
-        assert_int_equal(finish(crowd[i].process), -SIGKILL);
-        assert_false(crowd[i].joined_dead);
+        assert_int_equal(ended(crowd[i].process), -SIGKILL);
+        assert_false(crowd[i].killed && crowd[i].process->joined);
+        fiber_process_close(crowd[i].process);
     }
     fiber_process_kill(host);
     assert_int_equal(finish(host), -SIGKILL);
