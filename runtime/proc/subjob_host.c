@@ -178,12 +178,10 @@ static void get_order(struct order *o, struct fbr_cur *c)
 
     memset(o, 0, sizeof(*o));
     o->job.process = fbr_get_u64(c);
-    o->job.epoch = fbr_get_u64(c);
     fbr_get_str(c, o->name, sizeof(o->name));
     o->argv = fbr_get_list(c);
     o->added = fbr_get_list(c);
     o->workdir = fbr_get_strdup(c, 4096);
-    o->job.keep_stdin = fbr_get_u8(c);
     o->job.ticket = fbr_get_bytes(c, &len);
     o->job.ticket_len = len;
     o->job.relayed = fbr_get_u8(c) == 1;

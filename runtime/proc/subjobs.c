@@ -35,12 +35,10 @@ static int start(struct fbr_backend *b, const struct fbr_job *job, void *user, v
     n->user = user;
     n->process = job->process;
     fbr_put_u64(&n->order, job->process);
-    fbr_put_u64(&n->order, job->epoch);
     fbr_put_str(&n->order, job->name);
     fbr_put_list(&n->order, job->own_program ? NULL : job->argv);
     fbr_put_list(&n->order, job->added_env);
     fbr_put_str(&n->order, job->workdir);
-    fbr_put_u8(&n->order, (uint8_t)job->keep_stdin);
     fbr_put_bytes(&n->order, job->ticket, job->ticket_len);
     fbr_put_u8(&n->order, job->relayed != 0);
     if (n->order.failed || host->state == P_ENDED) {

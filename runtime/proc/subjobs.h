@@ -10,10 +10,10 @@
  * process exchanges heartbeats with its subjobs. When the host process ends, its subjobs have
  * ended.
  *
- *     to the host     SUBJOB_START   u64 process, u64 epoch, str name, u32 n, n x str argv (none:
- *                                    our own program), u32 m, m x str NAME=VALUE to add, str
- *                                    workdir, u8 keep stdin, bytes ticket, u8 1: its data goes
- *                                    through the host process (relay.h), 0: it has none
+ *     to the host     SUBJOB_START   u64 process, str name, u32 n, n x str argv (none: our own
+ *                                    program), u32 m, m x str NAME=VALUE to add, str workdir,
+ *                                    bytes ticket, u8 1: its data goes through the host process
+ *                                    (relay.h), 0: it has none
  *                     SUBJOB_SIGNAL  u64 process, u32 signal
  *                     SUBJOB_PAUSE   u64 process, u8 paused
  *     from the host   SUBJOB_EVENT   u64 process, u8 type, u8 stream, i32 code, u64 pid, str text,
