@@ -253,7 +253,7 @@ static void send_use(struct worker *w)
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
     struct worker *w = user;
-    uint64_t one = 1, batch;
+    uint64_t batch;
     uint32_t pos;
 
     switch (type) {
@@ -270,8 +270,7 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
         break;
     case FBR_POOL_STOP:
         atomic_store(&w->stop, true);
-        if (write(w->wake, &one, sizeof(one)) < 0)
-            fbr_debug("worker: wake: %m");
+        eventfd_write(w->wake, 1);
         break;
     case FBR_POOL_LOOK:
         send_use(w);

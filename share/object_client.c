@@ -88,14 +88,6 @@ struct fbr_object_client {
 static void release(struct fbr_object_client *r);
 static void break_off(struct fbr_object_client *r, int why);
 
-static void wake(struct fbr_object_client *r)
-{
-    uint64_t one = 1;
-
-    if (write(r->wake, &one, sizeof(one)) < 0)
-        fbr_debug("remote: wake: %m");
-}
-
 /* ---- Callbacks of proxies. All under share's lock, which is released during the call ---- */
 
 static void drop_later(struct fbr_proxy *p)
@@ -245,7 +237,7 @@ static int turn(struct fbr_object_client *r, struct pollfd p[3])
     const struct timespec soon = {.tv_nsec = LATER_NS},
                           idle = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     bool awake = r->awake; /* only this thread sets it */
-    uint64_t count;
+    eventfd_t count;
     int n, rc;
 
     p[2].fd = r->watching ? fbr_data_client_room_fd(r->up) : -1;
@@ -254,10 +246,10 @@ static int turn(struct fbr_object_client *r, struct pollfd p[3])
         return 0;
     if (n == 0)
         set_awake(r, false);
-    if (p[1].revents && read(r->wake, &count, sizeof(count)) < 0)
-        fbr_debug("remote: wake: %m");
-    if (p[1].revents)
+    if (p[1].revents) {
+        eventfd_read(r->wake, &count);
         set_awake(r, true);
+    }
     if ((n == 0 || p[1].revents || p[2].revents) && (rc = flush_rest(r)) < 0)
         return rc;
     if (p[0].revents)
@@ -414,7 +406,7 @@ static void stop_thread(struct fbr_object_client *r)
     if (!r->has_thread)
         return;
     __atomic_store_n(&r->stop, true, __ATOMIC_SEQ_CST);
-    wake(r);
+    eventfd_write(r->wake, 1);
     pthread_join(r->thread, NULL);
     r->has_thread = false;
 }
@@ -643,7 +635,7 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     }
     /* to send the rest, or to find that the link is broken */
     if (rc && !__atomic_load_n(&r->watching, __ATOMIC_SEQ_CST))
-        wake(r);
+        eventfd_write(r->wake, 1);
     return rc < 0 ? -EPIPE : 0;
 }
 
@@ -655,7 +647,7 @@ bool fbr_proxy_later(struct fbr_proxy *p, bool wakes)
     pthread_mutex_lock(&r->share->lock);
     later = (r->awake || wakes) && !p->gone;
     if (later && !r->awake)
-        wake(r);
+        eventfd_write(r->wake, 1);
     if (later && !p->later) {
         p->later = true;
         if (!r->later)

@@ -65,14 +65,6 @@ struct fbr_relay {
     struct kept *kept; /* by id */
 };
 
-static void wake(struct fbr_relay *r)
-{
-    uint64_t one = 1;
-
-    if (write(r->wake, &one, sizeof(one)) < 0)
-        fbr_debug("relay: wake: %m");
-}
-
 static int watch(struct fbr_relay *r, int op, int fd, uint32_t events, void *who)
 {
     struct epoll_event e = {.events = events, .data.ptr = who};
@@ -181,7 +173,7 @@ void fbr_relay_end(struct fbr_relay *r, uint64_t process)
         l->over = true;
     pthread_mutex_unlock(&r->lock);
     if (l)
-        wake(r);
+        eventfd_write(r->wake, 1);
 }
 
 void fbr_relay_stop(struct fbr_relay *r)
@@ -189,7 +181,7 @@ void fbr_relay_stop(struct fbr_relay *r)
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_mutex_unlock(&r->lock);
-    wake(r);
+    eventfd_write(r->wake, 1);
 }
 
 /* ---- Running thread ---- */
@@ -415,10 +407,9 @@ static bool on_wake(struct fbr_relay *r)
 {
     struct line *l, *next, *found;
     bool stop;
-    uint64_t n;
+    eventfd_t n;
 
-    if (read(r->wake, &n, sizeof(n)) < 0 && errno != EAGAIN)
-        fbr_debug("relay: wake: %m");
+    eventfd_read(r->wake, &n);
     pthread_mutex_lock(&r->lock);
     stop = r->stop;
     do {

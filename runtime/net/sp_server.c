@@ -422,10 +422,7 @@ void fbr_sp_server_run(struct fbr_sp_server *s)
 
 void fbr_sp_server_stop(struct fbr_sp_server *s)
 {
-    uint64_t one = 1;
-
-    if (write(s->wake, &one, sizeof(one)) < 0)
-        fbr_debug("data channel: wake: %m");
+    eventfd_write(s->wake, 1);
 }
 
 /* ---- The server ---- */

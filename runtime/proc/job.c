@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <utlist.h>
@@ -141,7 +142,6 @@ static void end(struct fiber_process *p, const char *why)
 {
     struct fbr_runtime *rt = p->rt;
     struct fbr_conn *conn = p->conn;
-    uint64_t one = 1;
 
     note_shortage(p);
     fbr_timer_fini(&p->timer);
@@ -160,8 +160,7 @@ static void end(struct fiber_process *p, const char *why)
         p->code = p->told_code;
     p->report = make_report(p);
     p->state = P_ENDED; /* not before: a caller that sees it reads the code and the report */
-    if (write(p->sentinel, &one, sizeof(one)) < 0) /* before any call reports the end */
-        fbr_debug("%s: sentinel: %m", p->name);
+    eventfd_write(p->sentinel, 1); /* before any call reports the end */
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&rt->lock);
     for (int i = 0; i < 2; i++)
