@@ -111,7 +111,7 @@ struct fiber_pool {
     struct fbr_runtime *rt;
     pthread_mutex_t lock;
     pthread_cond_t changed; /* signals: drained, or a worker ended */
-    int refs;               /* one for the program, each worker, each result and the timer */
+    int refs; /* the program, workers, hosts, results, a post to the timer, calls that wait */
     struct fbr_dispatch *dispatch;
     struct fbr_pool_worker *workers;
     int n_workers; /* in the list */
