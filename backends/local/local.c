@@ -528,20 +528,29 @@ static int on_turn(struct fbr_copies_order *o)
     return o->fds[FBR_COPIES_TICKET] < 0 || o->fds[FBR_COPIES_FOLDER] < 0 ? -EIO : 0;
 }
 
+/* The exit code of a job that start() could not start, as shells have it: the runtime knows by it
+ * whether another such job could run. */
+static int32_t code_of_failure(int rc)
+{
+    return rc == -ENOENT ? 127 : rc == -EACCES || rc == -ENOEXEC ? 126 : CANNOT_START;
+}
+
 /* The job runs as a copy, or is started in the other way. */
 static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
 {
     struct copy *c = (struct copy *)(void *)o;
     struct local_job *j = c->job;
     struct fbr_error err;
+    int rc;
 
     j->copy = NULL;
     j->pid = pid;
     j->pidfd = pidfd;
     if (!pid) {
         close_ends(c->ours);
-        if (start_now(j, c->kept, c->ours, &err) < 0) {
-            j->code = CANNOT_START;
+        rc = start_now(j, c->kept, c->ours, &err);
+        if (rc < 0) {
+            j->code = code_of_failure(rc);
             snprintf(j->why, sizeof(j->why), "could not be started: %.200s", err.text);
         }
     }

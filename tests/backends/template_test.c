@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/proc/process.h"
 #include "tests/support/children.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -189,6 +190,7 @@ static void test_one_that_cannot_be_started(void **state)
     p = begin(child_return, &code, sizeof(code), &o);
     assert_int_equal(ended(p), 125);
     assert_true(has(fiber_process_report(p), "could not be started", "working directory", NULL));
+    assert_true(fbr_process_cannot_run(p)); /* nor could another one: a pool gives up soon */
     fiber_process_close(p);
     for (int i = 0; i < 20; i++) /* closed while it is started */
         fiber_process_close(begin(child_return, &code, sizeof(code), &o));
