@@ -504,6 +504,11 @@ int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body
     return rc < 0 ? rc : 0;
 }
 
+size_t fbr_child_queued(const struct fbr_child *c)
+{
+    return c->conn ? fbr_conn_queued(c->conn) : 0;
+}
+
 struct listening {
     struct fbr_child *c;
     void (*fn)(void *user, uint8_t type, struct fbr_cur *body);

@@ -29,6 +29,8 @@ void fbr_child_on_frame(struct fbr_child *c,
                         void (*fn)(void *user, uint8_t type, struct fbr_cur *body), void *user);
 /* Sends a frame to the parent, on the control channel. Any thread. */
 int fbr_child_send(struct fbr_child *c, uint8_t type, const struct fbr_buf *body);
+/* Returns the number of bytes that the parent has not taken yet. Loop thread. */
+size_t fbr_child_queued(const struct fbr_child *c);
 /* Opens the data link that the parent has for us. */
 int fbr_child_data_client(struct fbr_child *c, struct fbr_data_client **u, struct fbr_error *err);
 /* Opens a relay for the processes that we start. Its first record is our own first record

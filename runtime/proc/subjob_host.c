@@ -19,6 +19,9 @@
 #include "runtime/proc/process.h"
 #include "runtime/net/relay.h"
 
+#define FULL \
+    (4u << 20) /* bytes that wait for the parent, from which on jobs that print wait, too */
+#define LOOK_MS 10
 #define START_FDS 17 /* pipes, pidfd, ticket, data, control, and for a moment the other ends */
 
 struct job {
@@ -29,6 +32,8 @@ struct job {
     /* connection to it; may end before the process does, or after it. NULL: ended */
     struct fbr_conn *conn;
     bool joined; /* if set, the parent closes the connection, unless it ends by itself */
+    /* its output is not read: the parent has asked for that; the parent has much to read */
+    bool paused, held;
 };
 
 struct fbr_subjob_host {
@@ -36,6 +41,7 @@ struct fbr_subjob_host {
     const struct fbr_backend_ops *ops;
     struct fbr_backend *backend;
     struct job *jobs;
+    struct fbr_timer look; /* runs while jobs are held */
 };
 
 static void send_event(struct fbr_subjob_host *n, uint64_t process, const struct fbr_job_event *e)
@@ -63,12 +69,39 @@ static void maybe_free(struct job *j)
     free(j);
 }
 
+/* A parent that is stopped, or far away, takes nothing for a while. */
+static void hold_back(struct fbr_subjob_host *n, struct job *j)
+{
+    if (j->held || fbr_child_queued(n->rt->child) < FULL)
+        return;
+    j->held = true;
+    n->ops->pause_output(n->backend, j->handle, 1);
+    fbr_timer_start(&n->look, LOOK_MS, LOOK_MS);
+}
+
+static void on_look(void *arg)
+{
+    struct fbr_subjob_host *n = arg;
+    struct job *j;
+
+    if (fbr_child_queued(n->rt->child) >= FULL / 2)
+        return;
+    fbr_timer_stop(&n->look);
+    DL_FOREACH(n->jobs, j) {
+        if (j->held && j->handle && !j->paused)
+            n->ops->pause_output(n->backend, j->handle, 0);
+        j->held = false;
+    }
+}
+
 static void on_event(void *user, const struct fbr_job_event *e)
 {
     struct job *j = user;
     struct fbr_subjob_host *n = j->subjob_host;
 
     send_event(n, j->process, e);
+    if (e->type == FBR_JOB_OUTPUT)
+        hold_back(n, j);
     if (e->type != FBR_JOB_EXITED)
         return;
     if (n->rt->relay)
@@ -158,11 +191,18 @@ static int open_subjob_host(struct fbr_runtime *rt, struct fbr_error *err)
         return fbr_fail(err, -ENOMEM, "out of memory");
     n->rt = rt;
     n->ops = fbr_backend_find(FBR_BACKEND_LOCAL, err);
-    rc = n->ops ? n->ops->open(&n->backend, &env, err) : -ENOENT;
+    rc = fbr_timer_init(&n->look, rt->loop, on_look, n);
     if (rc < 0)
-        free(n);
+        fbr_fail(err, rc, "out of memory");
     else
-        rt->subjob_host = n;
+        rc = n->ops ? n->ops->open(&n->backend, &env, err) : -ENOENT;
+    if (rc < 0)
+        goto fail;
+    rt->subjob_host = n;
+    return 0;
+fail:
+    fbr_timer_fini(&n->look);
+    free(n);
     return rc;
 }
 
@@ -332,10 +372,13 @@ void fbr_subjob_host_on_frame(struct fbr_runtime *rt, uint8_t type, struct fbr_c
     arg = type == FBR_SUBJOB_SIGNAL ? fbr_get_u32(body) : fbr_get_u8(body);
     if (!fbr_cur_ok(body))
         return;
-    if (type == FBR_SUBJOB_SIGNAL)
+    if (type == FBR_SUBJOB_SIGNAL) {
         n->ops->signal(n->backend, j->handle, (int)arg);
-    else
-        n->ops->pause_output(n->backend, j->handle, (int)arg);
+        return;
+    }
+    j->paused = arg != 0;
+    if (!j->held)
+        n->ops->pause_output(n->backend, j->handle, j->paused);
 }
 
 void fbr_subjob_host_kill(struct fbr_subjob_host *n)
@@ -352,6 +395,7 @@ void fbr_subjob_host_close(struct fbr_subjob_host *n)
     if (!n)
         return;
     n->ops->close(n->backend);
+    fbr_timer_fini(&n->look);
     while (n->jobs) {
         struct job *j = n->jobs;
 

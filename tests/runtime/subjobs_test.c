@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,13 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/base/environ.h"
+#include "runtime/base/fds.h"
 #include "runtime/proc/process_priv.h"
 #include "runtime/program/spawn.h"
 #include "tests/support/children.h"
+#include "tests/support/run.h"
 
 #define STRAYS 12
 #define CROWD 48
@@ -291,6 +296,56 @@ static void test_who_was_killed_before_it_joined_does_not_join(void **state)
     gate_close(&gate);
 }
 
+/* ---- A parent that is stopped ---- */
+
+/* In a process of its own, whose output goes nowhere: a host, and a subjob that prints all the
+ * time. */
+static int play_flood(const char *path)
+{
+    static const char *const flood[] = {"yes", NULL};
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    struct fiber_process *host;
+
+    if (dup2(null, 1) < 0)
+        return 1;
+    host = begin_host(child_notify_wait, path);
+    begin_in(host, NULL, NULL, flood);
+    return fiber_process_join(host, -1);
+}
+
+static long resident_bytes(pid_t pid)
+{
+    char path[32], text[64];
+    long all = 0, resident = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    assert_true(fbr_fds_read_file(path, text, sizeof(text)) > 0);
+    assert_int_equal(sscanf(text, "%ld %ld", &all, &resident), 2);
+    return resident * sysconf(_SC_PAGESIZE);
+}
+
+static void test_a_host_keeps_little_for_a_parent_that_is_stopped(void **state)
+{
+    struct gate gate;
+    pid_t parent, pid;
+    int watched, status;
+    long before;
+
+    gate_open(&gate);
+    parent = start_self("flood", gate.path, NULL, NULL);
+    assert_int_equal(gate_wait(&gate, &pid, sizeof(pid)), 0);
+    watched = pid_open(pid);
+    let_time_pass(300); /* the subjob is printing */
+    assert_int_equal(kill(parent, SIGSTOP), 0);
+    before = resident_bytes(pid);
+    let_time_pass(1000);
+    assert_in_range(resident_bytes(pid), 0, (unsigned long)before + (32 << 20));
+    assert_int_equal(kill(parent, SIGKILL), 0);
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_int_equal(pids_gone(&watched, 1, TEST_LONG_MS), 0);
+    gate_close(&gate);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -300,9 +355,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_who_is_no_host_is_given_no_process),
         cmocka_unit_test(test_programs_that_never_join_leave_no_descriptor_at_their_host),
         cmocka_unit_test(test_who_was_killed_before_it_joined_does_not_join),
+        cmocka_unit_test(test_a_host_keeps_little_for_a_parent_that_is_stopped),
         cmocka_unit_test(test_processes_of_a_silent_host_end_with_it),
     };
 
     init_fiber(&argc, &argv);
+    if (argc > 2 && strcmp(argv[1], "flood") == 0)
+        return play_flood(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
