@@ -87,7 +87,7 @@ struct fbr_backend {
 static void local_pause_output(struct fbr_backend *b, void *handle, int paused);
 static int local_signal(struct fbr_backend *b, void *handle, int sig);
 static void free_copy(struct copy *c);
-static void on_dead(uv_poll_t *watch, int status, int events);
+static void see_end(void *job);
 
 static void notify(struct local_job *j, const struct fbr_job_event *e)
 {
@@ -188,7 +188,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     if (j->dead)
         finish(j);
     else if (j->lingers)
-        on_dead(&j->watch, 0, 0);
+        see_end(j);
 }
 
 /* Call after its end, while the zombie still holds its pid. */
@@ -199,20 +199,13 @@ static void kill_left(const struct local_job *j)
         fbr_spawn_sweep(j->pid);
 }
 
-static void on_linger_over(void *arg)
-{
-    struct local_job *j = arg;
-
-    on_dead(&j->watch, 0, 0);
-}
-
 /* Children that were asked to end, too, save their work while they hold the job's output. False:
  * nothing holds it. */
 static bool linger(struct local_job *j)
 {
     j->asked = false;
     if ((!j->out[0].open && !j->out[1].open) ||
-        fbr_timer_init(&j->drain, j->b->env.loop, on_linger_over, j) < 0)
+        fbr_timer_init(&j->drain, j->b->env.loop, see_end, j) < 0)
         return false;
     fbr_timer_start(&j->drain, LINGER_MS, 0);
     uv_poll_stop(&j->watch);
@@ -220,9 +213,10 @@ static bool linger(struct local_job *j)
     return true;
 }
 
-static void on_dead(uv_poll_t *watch, int status, int events)
+/* The job has ended, and does not linger, or no longer. */
+static void see_end(void *job)
 {
-    struct local_job *j = watch->data;
+    struct local_job *j = job;
     siginfo_t info = {0};
     struct rusage use = {0};
 
@@ -243,10 +237,10 @@ static void on_dead(uv_poll_t *watch, int status, int events)
         j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
     j->peak = (uint64_t)use.ru_maxrss * 1024;
     j->dead = true;
-    uv_poll_stop(watch);
+    uv_poll_stop(&j->watch);
     close(j->pidfd);
     j->pidfd = -1;
-    uv_close((uv_handle_t *)watch, on_closed);
+    uv_close((uv_handle_t *)&j->watch, on_closed);
     /* a slow reader of the output does not delay the report of the end; little output is left */
     local_pause_output(j->b, j, 0);
     if ((!j->out[0].open && !j->out[1].open) ||
@@ -254,6 +248,11 @@ static void on_dead(uv_poll_t *watch, int status, int events)
         finish(j);
     else
         fbr_timer_start(&j->drain, DRAIN_MS, 0);
+}
+
+static void on_dead(uv_poll_t *watch, int status, int events)
+{
+    see_end(watch->data);
 }
 
 static int local_open(struct fbr_backend **out, const struct fbr_backend_env *env,
@@ -665,7 +664,7 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
         rc = kill_now(j);
         j->asked = false;
         if (j->lingers)
-            on_dead(&j->watch, 0, 0);
+            see_end(j);
         return rc;
     }
     rc = fbr_spawn_signal(j->pid, j->pidfd, sig);
