@@ -13,35 +13,32 @@ struct process {
 
 FPY_HANDLE_OF(process, "the process was not started")
 
+static void free_ends(PyObject *list, struct fiber_pipe **ends, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++)
+        fpy_pipe_end(PyList_GetItem(list, i));
+    PyMem_Free(ends);
+}
+
 /* The ends of pipes of a list, which stay open until free_ends(). Returns how many, or -1 with an
  * exception. */
 static Py_ssize_t take_ends(PyObject *list, struct fiber_pipe ***ends)
 {
-    Py_ssize_t n = list ? PyList_Size(list) : 0, i;
+    Py_ssize_t n = list ? PyList_Size(list) : 0;
 
     *ends = n > 0 ? PyMem_Calloc((size_t)n, sizeof(**ends)) : NULL;
     if (n > 0 && !*ends) {
         PyErr_NoMemory();
         return -1;
     }
-    for (i = 0; i < n; i++) {
+    for (Py_ssize_t i = 0; i < n; i++) {
         (*ends)[i] = fpy_pipe_begin(PyList_GetItem(list, i));
-        if (!(*ends)[i])
-            break;
+        if (!(*ends)[i]) {
+            free_ends(list, *ends, i);
+            return -1;
+        }
     }
-    if (i == n || n < 0)
-        return n;
-    while (i-- > 0)
-        fpy_pipe_end(PyList_GetItem(list, i));
-    PyMem_Free(*ends);
-    return -1;
-}
-
-static void free_ends(PyObject *list, struct fiber_pipe **ends, Py_ssize_t n)
-{
-    for (Py_ssize_t i = 0; i < n; i++)
-        fpy_pipe_end(PyList_GetItem(list, i));
-    PyMem_Free(ends);
+    return n;
 }
 
 static int process_init(PyObject *self, PyObject *args, PyObject *kwargs)
