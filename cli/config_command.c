@@ -29,11 +29,10 @@ static void put_json(struct fbr_json *j, const struct fbr_config *c, const struc
 
 static int show_json(const struct fbr_config *c, const char *key)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
     size_t n;
     const struct fbr_config_key *keys = fbr_config_keys(&n);
 
-    fbr_json_init(&j);
     fbr_json_array(&j, NULL);
     for (size_t i = 0; i < n; i++)
         if (!key || !strcmp(key, keys[i].name))

@@ -115,7 +115,6 @@ static int run_doctor(const struct cli_args *args)
     memset(&d, 0, sizeof(d));
     d.is_json = args->values[DOCTOR_JSON].number > 0;
     d.colour = cli_is_screen(STDOUT_FILENO) && !(no_colour && *no_colour);
-    fbr_json_init(&d.json);
     fbr_json_array(&d.json, NULL);
     doctor_place(&d);
     if (!only || !strcmp(only, FBR_BACKEND_LOCAL)) {
@@ -126,7 +125,7 @@ static int run_doctor(const struct cli_args *args)
     fbr_json_end_array(&d.json);
     if (d.is_json && cli_print_json(stdout, &d.json))
         d.bad = 1;
-    fbr_json_fini(&d.json);
+    fbr_buf_fini(&d.json.text);
     return d.bad ? 1 : 0;
 }
 

@@ -242,7 +242,6 @@ static int run_gc(const struct cli_args *args)
                    .is_json = args->values[GC_JSON].number > 0};
     int code;
 
-    fbr_json_init(&g.json);
     fbr_json_array(&g.json, NULL);
     code = sweep_all(&g);
     fbr_json_end_array(&g.json);
@@ -250,7 +249,7 @@ static int run_gc(const struct cli_args *args)
         code = 1;
     else if (!g.is_json && !g.removed && !g.kept && !g.failed && !code)
         puts("nothing to remove");
-    fbr_json_fini(&g.json);
+    fbr_buf_fini(&g.json.text);
     return g.failed ? 1 : code;
 }
 

@@ -206,10 +206,9 @@ static int print_json(const struct made *m, bool dry)
 {
     FILE *out = m->given_away ? stderr : stdout;
     struct fbr_image_facts f;
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
     m->ops->facts(m->image, &f);
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "name", m->name);
     fbr_json_str(&j, "id", f.id);

@@ -263,7 +263,6 @@ static int show_json(struct ps *p)
 {
     int code;
 
-    fbr_json_init(&p->json);
     fbr_json_array(&p->json, NULL);
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))

@@ -42,11 +42,10 @@ static int show_map(const struct run_options *s)
 static void show_end(struct fiber_ring *ring, int code, double seconds)
 {
     struct fbr_run_facts f;
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
     memset(&f, 0, sizeof(f));
     fbr_ring_facts(ring, &f);
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "uid", fbr_ring_about(ring)->uid);
     fbr_json_int(&j, "code", code);

@@ -391,23 +391,18 @@ static int take_size(struct run_options *s, const struct cli_args *args, struct 
     int nodes = s->ring.nodes, per_node = s->ring.per_node, asked = asked_size(s, args);
     long long most = (long long)nodes * per_node;
 
-    s->size = asked;
-    s->sized = asked;
-    if (!asked)
-        s->size = most > RUN_RANKS_MAX ? 1
-                  : most               ? (int)most
-                  : nodes + per_node   ? nodes + per_node
-                                       : 1;
     if (most > RUN_RANKS_MAX && !asked)
-        return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks",
-                        s->ring.nodes, s->ring.per_node, RUN_RANKS_MAX);
+        return fbr_fail(err, -EINVAL, "%d nodes with %d ranks each are more than %d ranks", nodes,
+                        per_node, RUN_RANKS_MAX);
+    s->sized = asked;
+    s->size = asked ? asked : most ? (int)most : nodes || per_node ? nodes + per_node : 1;
     if (most > 0 && s->size > most)
         return fbr_fail(err, -EINVAL,
                         "%d ranks do not fit on %d nodes with %d each; omit one of the three "
                         "options",
-                        s->size, s->ring.nodes, s->ring.per_node);
-    if (s->ring.nodes > s->size)
-        return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", s->ring.nodes, s->size);
+                        s->size, nodes, per_node);
+    if (nodes > s->size)
+        return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", nodes, s->size);
     return 0;
 }
 

@@ -137,11 +137,10 @@ static int show_text(struct plan *p, const char *plan, const char *manifest)
 /* The plan is one JSON object: further members are inserted before its last brace. */
 static int show_json(struct plan *p, const char *plan, const char *manifest)
 {
-    struct fbr_json findings;
+    struct fbr_json findings = {0};
     char *text = NULL;
     int code = 0;
 
-    fbr_json_init(&findings);
     fbr_json_array(&findings, NULL);
     p->findings = &findings;
     if (p->server)
@@ -165,9 +164,8 @@ static int show_json(struct plan *p, const char *plan, const char *manifest)
 /* Turns plain text into a JSON value. */
 static int make_string(char **text, struct fbr_error *err)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
-    fbr_json_init(&j);
     fbr_json_str(&j, NULL, *text);
     free(*text);
     *text = fbr_json_take(&j);

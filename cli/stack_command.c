@@ -368,9 +368,8 @@ static void put_group(struct fbr_json *j, const struct stack *s, const struct st
 static int put_all(const struct stack *s, const struct stack_fold *f)
 {
     const struct stack_group *g;
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "run", s->run.about.uid);
     fbr_json_str(&j, "name", s->run.about.name);

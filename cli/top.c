@@ -338,9 +338,8 @@ static void put_json_rank(const struct view *v, struct fbr_json *j, const struct
 
 static void draw_json(const struct view *v)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "uid", v->run.about.uid);
     fbr_json_str(&j, "name", v->run.about.name);

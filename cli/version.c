@@ -30,9 +30,8 @@ static void print_text(const char *pin_missing)
 static int print_json(const char *pin_missing)
 {
     const struct fbr_bridge_ops *const *bridges = fbr_bridges();
-    struct fbr_json j;
+    struct fbr_json j = {0};
 
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "version", fiber_version());
     fbr_json_array(&j, "backends");

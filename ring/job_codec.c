@@ -47,7 +47,7 @@ void fbr_ring_job_put(const struct fbr_ring_job *j, struct fbr_buf *b)
     for (uint32_t k = 0; k < i->nodes; k++) {
         fbr_put_str(b, i->hosts[k]);
         fbr_put_u32(b, i->agents[k]);
-        fbr_put_u32(b, j->machines ? j->machines[k] : k);
+        fbr_put_u32(b, j->machines[k]);
     }
     fbr_put_fields(b, info_fields, i);
     fbr_put_str(b, i->master_host);
@@ -206,14 +206,11 @@ void fbr_ring_job_fini(struct fbr_ring_job *j)
 uint32_t fbr_ring_job_sharing(const struct fbr_ring_job *j, int32_t node, uint32_t *before)
 {
     const struct fbr_bridge_job *i = &j->info;
-    uint32_t machine, all = 0;
+    uint32_t all = 0;
 
     *before = 0;
-    if (node < 0)
-        return 0;
-    machine = j->machines ? j->machines[node] : (uint32_t)node;
-    for (uint32_t k = 0; k < i->nodes; k++) {
-        if ((j->machines ? j->machines[k] : k) != machine)
+    for (uint32_t k = 0; node >= 0 && k < i->nodes; k++) {
+        if (j->machines[k] != j->machines[node])
             continue;
         if (k == (uint32_t)node)
             *before = all;

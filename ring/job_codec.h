@@ -23,7 +23,7 @@ struct fbr_ring_job {
      * node. */
     struct fbr_bridge_job info;
     /* For each node, the first node on the same machine that may use the same processors; the
-     * node itself if no node before it does. NULL: no nodes share processors. */
+     * node itself if no node before it does. */
     uint32_t *machines;
     struct fbr_app *programs;
     uint32_t nprograms;

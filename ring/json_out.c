@@ -10,17 +10,6 @@
 
 #include "runtime/base/printable.h"
 
-void fbr_json_init(struct fbr_json *j)
-{
-    fbr_buf_init(&j->text);
-    j->comma = false;
-}
-
-void fbr_json_fini(struct fbr_json *j)
-{
-    fbr_buf_fini(&j->text);
-}
-
 char *fbr_json_take(struct fbr_json *j)
 {
     j->comma = false;

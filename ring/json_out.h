@@ -12,13 +12,11 @@
 
 #include "runtime/base/buf.h"
 
-struct fbr_json {
+struct fbr_json {        /* zeros are an empty text */
     struct fbr_buf text; /* `failed`: out of memory */
     bool comma;          /* the next value on this level needs a comma */
 };
 
-void fbr_json_init(struct fbr_json *j);
-void fbr_json_fini(struct fbr_json *j);
 /* Returns the text, NUL-terminated, which the caller frees; NULL without memory. Ends j. */
 char *fbr_json_take(struct fbr_json *j);
 

@@ -222,14 +222,13 @@ static void put_json_programs(struct fbr_json *j, int size, const struct fiber_r
 
 char *fbr_ring_plan_json(int size, const struct fiber_ring_options *o, const char *const *hosts)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
     struct picture p;
 
     if (draw_up(&p, size, o) < 0) {
         fini(&p);
         return NULL;
     }
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_int(&j, "size", p.plan.size);
     fbr_json_str(&j, "backend", p.backend);

@@ -261,10 +261,9 @@ static void json_is_one_line(void **state)
 {
     struct said s;
     struct caught caught;
-    struct fbr_json j;
+    struct fbr_json j = {0};
     int code;
 
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_str(&j, "a", "x\ny");
     fbr_json_end_object(&j);
@@ -273,7 +272,6 @@ static void json_is_one_line(void **state)
     catch_end(&caught, &s);
     assert_int_equal(code, 0);
     assert_string_equal(s.out, "{\"a\":\"x\\ny\"}\n");
-    fbr_json_init(&j);
     j.text.failed = true; /* memory was short */
     catch_begin(&caught);
     code = cli_print_json(stdout, &j);

@@ -16,10 +16,9 @@
 
 static void string_is(const char *value, const char *json)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
     char *text;
 
-    fbr_json_init(&j);
     fbr_json_str(&j, NULL, value);
     text = fbr_json_take(&j);
     assert_string_equal(text, json);
@@ -50,10 +49,9 @@ static void broken_utf8_is_replaced(void **state)
 
 static void values_nest(void **state)
 {
-    struct fbr_json j;
+    struct fbr_json j = {0};
     char *text;
 
-    fbr_json_init(&j);
     fbr_json_object(&j);
     fbr_json_int(&j, "a", -5);
     fbr_json_array(&j, "b");

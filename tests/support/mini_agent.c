@@ -243,7 +243,7 @@ static void start_ranks(struct agent *a, struct job *j)
 {
     for (uint32_t i = 0; i < local_count(j); i++) {
         struct started *s = &j->started[i];
-        struct fbr_env env;
+        struct fbr_env env = {0};
         struct fbr_error err;
         posix_spawnattr_t attr;
         sigset_t none;
