@@ -336,9 +336,10 @@ static int64_t room_of(const struct run_hosts *h, size_t i, const struct run_hos
     return (beyond ? most : slots) - h->ranks[i];
 }
 
-/* Adds ranks evenly; the first hosts get one more. Returns the number of ranks for which there is
- * no room. */
-static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish, bool beyond)
+/* Adds ranks evenly, where the first hosts get one more, or fills one host after the other. Returns
+ * the number of ranks for which there is no room. */
+static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wish, bool beyond,
+                  bool even)
 {
     int open = 1, share;
 
@@ -346,7 +347,7 @@ static int spread(struct run_hosts *h, int left, const struct run_hosts_wish *wi
         open = 0;
         for (size_t i = 0; i < h->n; i++)
             open += room_of(h, i, wish, beyond) > 0;
-        share = open && left > open ? left / open : 1;
+        share = !even ? left : open && left > open ? left / open : 1;
         for (size_t i = 0; i < h->n && left > 0; i++) {
             int64_t room = room_of(h, i, wish, beyond);
             int more = room < share ? (int)room : share;
@@ -381,18 +382,6 @@ static int too_many(const struct run_hosts *h, const struct run_hosts_wish *wish
                     example);
 }
 
-/* Fills one host after the other. Returns the number of ranks for which there is no slot. */
-static int fill(struct run_hosts *h, int left, const struct run_hosts_wish *wish)
-{
-    for (size_t i = 0; i < h->n; i++) {
-        int64_t slots = room_of(h, i, wish, false);
-
-        h->ranks[i] = slots < left ? (int)slots : left;
-        left -= h->ranks[i];
-    }
-    return left;
-}
-
 static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size,
                 struct fbr_error *err)
 {
@@ -402,11 +391,11 @@ static int give(struct run_hosts *h, const struct run_hosts_wish *wish, int size
     for (size_t i = 0; i < h->n; i++)
         h->names[i] = h->at[i].name;
     if (!silent) {
-        left = wish->even ? spread(h, size, wish, false) : fill(h, size, wish);
+        left = spread(h, size, wish, false, wish->even);
         if (left && !wish->oversubscribe)
             return too_many(h, wish, size - left, err);
     }
-    if (spread(h, left, wish, true) > 0)
+    if (spread(h, left, wish, true, true) > 0)
         return fbr_fail(err, -EINVAL, "%d ranks are more than the max_slots of all %zu hosts",
                         wish->size, h->n);
     return 0;

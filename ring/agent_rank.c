@@ -325,12 +325,21 @@ int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err)
 
 /* ---- Program and environment ---- */
 
+/* stat() of a file that is named from the working directory of the ranks. */
+static int look_at(const char *name, const char *workdir, struct stat *st)
+{
+    char path[2 * PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s%s%s", name[0] == '/' ? "" : workdir,
+             name[0] == '/' || !workdir[0] ? "" : "/", name);
+    return stat(path, st);
+}
+
 /* Explains a program that is not in PATH: the user may have meant a file of the folder that the
  * ranks start in. */
 static int no_program(const char *name, const char *workdir, bool image, struct fbr_error *err)
 {
     size_t len = strlen(name);
-    char path[PATH_MAX];
     struct stat st;
 
     if (strchr(name, ' '))
@@ -343,8 +352,7 @@ static int no_program(const char *name, const char *workdir, bool image, struct 
                         "there is no program '%s' in PATH; to set a variable for the ranks, use -x "
                         "%s before the program",
                         name, name);
-    snprintf(path, sizeof(path), "%s%s%s", workdir, workdir[0] ? "/" : "", name);
-    if (stat(path, &st) < 0 || !S_ISREG(st.st_mode))
+    if (look_at(name, workdir, &st) < 0 || !S_ISREG(st.st_mode))
         return fbr_fail(err, -ENOENT,
                         "there is no program '%s' in PATH or in the working directory%s", name,
                         image ? "; a container has only the files of its image (--image)" : "");
@@ -377,16 +385,6 @@ static int no_file(const char *name, const char *workdir, bool image, struct fbr
                     name, here, here[0] && workdir[0] ? "/" : "", workdir);
 }
 
-static bool is_there(const char *name, const char *workdir)
-{
-    char path[2 * PATH_MAX];
-    struct stat st;
-
-    snprintf(path, sizeof(path), "%s%s%s", name[0] == '/' ? "" : workdir,
-             name[0] == '/' || !workdir[0] ? "" : "/", name);
-    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
-}
-
 static int set_file(struct agent_rank *r, const char *file, struct fbr_error *err)
 {
     free(r->file);
@@ -406,7 +404,8 @@ static int find_program(struct agent_rank *r, const char *name, const char *work
     if (!name)
         return set_file(r, "/proc/self/exe", err);
     if (strchr(name, '/')) {
-        if (!strchr(name, ' ') && !is_there(name, workdir))
+        if (!strchr(name, ' ') && look_at(name, workdir, &st) < 0 &&
+            (errno == ENOENT || errno == ENOTDIR))
             return no_file(name, workdir, image, err);
         return set_file(r, name, err);
     }

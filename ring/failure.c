@@ -87,7 +87,7 @@ void fbr_ring_kill(struct fiber_ring *r)
 
 void fbr_ring_end_ranks(struct fiber_ring *r)
 {
-    fbr_ring_gang_end(r);
+    fbr_timer_stop(&r->gang);
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGTERM);
     fbr_ring_signal(r, NULL, FBR_RING_ALL, SIGCONT); /* a stopped rank would not act on SIGTERM */
     if (r->grace_ms == 0)

@@ -58,11 +58,6 @@ int fbr_ring_gang_init(struct fiber_ring *r)
     return fbr_timer_init(&r->gang, r->rt->loop, on_time, r);
 }
 
-void fbr_ring_gang_end(struct fiber_ring *r)
-{
-    fbr_timer_stop(&r->gang);
-}
-
 void fbr_ring_gang_wait(struct fiber_ring *r)
 {
     bool ready = false;

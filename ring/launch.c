@@ -189,7 +189,7 @@ static void start_first_job(struct fiber_ring *r)
     struct fbr_error err = {0, ""};
     struct ring_job *j;
 
-    fbr_ring_gang_end(r);
+    fbr_timer_stop(&r->gang);
     if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
         fbr_ring_stdin_open(r, &err) < 0) {
         fbr_ring_print(r, "%s; no rank gets input", err.text);

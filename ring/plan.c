@@ -14,20 +14,11 @@ static int set_up(struct fbr_plan *p, uint32_t size, uint32_t nodes, struct fbr_
     return p->first ? 0 : fbr_fail(err, -ENOMEM, "out of memory");
 }
 
-static int check_size(uint32_t size, struct fbr_error *err)
-{
-    if (size == 0 || size > FBR_PLAN_RANKS)
-        return fbr_fail(err, -EINVAL, "a ring has 1 to %u ranks, not %u", FBR_PLAN_RANKS, size);
-    return 0;
-}
-
 int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t nodes,
                   struct fbr_error *err)
 {
-    int rc = check_size(size, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
     if (nodes == 0)
         nodes = per_node ? (size + per_node - 1) / per_node : 1;
     if (nodes > size)
@@ -60,10 +51,8 @@ int fbr_plan_fill(struct fbr_plan *p, uint32_t size, const uint32_t *slots, uint
                   struct fbr_error *err)
 {
     uint64_t all = 0, before = 0;
-    int rc = check_size(size, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
     for (uint32_t k = 0; k < nodes; k++)
         all += slots[k];
     if (all == 0 || nodes == 0)

@@ -17,8 +17,8 @@ struct fbr_plan {
     uint32_t *first; /* [nodes + 1], owned */
 };
 
-/* per_node 0: an even split over `nodes`. nodes 0: as many as per_node needs, or one if per_node
- * is 0 too. */
+/* size: 1 to FBR_PLAN_RANKS. per_node 0: an even split over `nodes`. nodes 0: as many as per_node
+ * needs, or one if per_node is 0 too. */
 int fbr_plan_make(struct fbr_plan *p, uint32_t size, uint32_t per_node, uint32_t nodes,
                   struct fbr_error *err);
 /* The same over nodes of different capacity: fills the slots of a node before the next node gets

@@ -89,8 +89,6 @@ static int draw_up(struct picture *p, int size, const struct fiber_ring_options 
     if (!rt)
         return fbr_kept();
     snprintf(p->backend, sizeof(p->backend), "%s", fbr_rt_backend_name(rt, o->backend));
-    if (size < 1 || o->per_node < 0 || o->nodes < 0)
-        return fbr_keep(-EINVAL, "a ring has 1 to %u ranks, not %d", FBR_PLAN_RANKS, size);
     if (fbr_ring_plan(&p->plan, size, o, &err) < 0 || place(p, &err) < 0)
         return fbr_keep_error(&err);
     return 0;

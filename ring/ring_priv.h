@@ -187,7 +187,6 @@ struct fiber_ring {
 int fbr_ring_gang_init(struct fiber_ring *r);
 /* Starts gang_timeout if an agent has joined and the timer does not run yet. */
 void fbr_ring_gang_wait(struct fiber_ring *r);
-void fbr_ring_gang_end(struct fiber_ring *r); /* stops the timer */
 
 /* launch.c */
 int fbr_ring_start_agent(struct ring_agent *a);

@@ -96,7 +96,7 @@ static int check_places(struct world *w)
     w->agents[1].state = AGENT_READY;
     fbr_ring_gang_wait(r);
     CHECK(fbr_timer_runs(&r->gang));
-    fbr_ring_gang_end(r);
+    fbr_timer_stop(&r->gang);
     CHECK(!fbr_timer_runs(&r->gang));
     return 0;
 }
