@@ -389,9 +389,8 @@ static bool is_loss(int code, uint8_t flags)
  * the decision waits: a failed spawn is for its caller to handle. */
 static void judge(struct ring_job *j, uint32_t rank, const char *text)
 {
-    struct ring_rank *k = &j->ranks[rank];
+    const struct ring_rank *k = &j->ranks[rank];
 
-    k->unjudged = j->spawn != 0;
     if (j->spawn || j->refused)
         return;
     if (is_loss(k->code, k->flags) || (k->flags & FBR_RANK_MPI))
@@ -426,7 +425,7 @@ static void on_started(struct ring_job *j, uint32_t n, struct fbr_cur *body)
         return;
     fbr_ring_requests_spawned(j, 0);
     for (uint32_t i = 0; i < j->job.info.size; i++)
-        if (j->ranks[i].unjudged)
+        if (j->ranks[i].state == RANK_ENDED)
             judge(j, i, "");
     fbr_ring_check(r);
 }

@@ -57,7 +57,6 @@ struct ring_rank {
     uint8_t flags; /* FBR_RANK_* */
     bool failed;   /* its end or its abort counts as a failure */
     bool came;     /* it, or a process in its place before it, has met its server */
-    bool unjudged; /* it ended before the launcher answered its job's spawn */
     struct fbr_restarts again;
     int code;
     int64_t pid;
