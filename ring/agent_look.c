@@ -193,7 +193,7 @@ bool fbr_agent_need_server(const struct agent_job *j)
 void fbr_agent_look(struct agent_job *j)
 {
     if (j->nlocal == 0 || !fbr_agent_need_server(j) ||
-        (!j->look.uv && fbr_timer_init(&j->look, j->agent->rt->loop, on_look, j) < 0))
+        fbr_timer_init(&j->look, j->agent->rt->loop, on_look, j) < 0)
         return;
     j->look_began = fbr_now_ms();
     j->libraries_ms = LIBRARIES_MS;

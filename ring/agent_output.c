@@ -81,8 +81,7 @@ static void on_show(void *arg)
 
 static void show_later(struct agent *a)
 {
-    if (fbr_timer_runs(&a->show) ||
-        (!a->show.uv && fbr_timer_init(&a->show, a->rt->loop, on_show, a) < 0))
+    if (fbr_timer_runs(&a->show) || fbr_timer_init(&a->show, a->rt->loop, on_show, a) < 0)
         return;
     fbr_timer_start(&a->show, SHOW_LOOK_MS, SHOW_LOOK_MS);
 }

@@ -13,11 +13,13 @@
 #include "ring/ring_priv.h"
 #include "runtime/base/log.h"
 
+static void on_time(void *arg);
+
 static void start(struct fiber_ring *r)
 {
     int64_t ms = fbr_config_ms(r->rt->config, "gang_timeout");
 
-    if (ms > 0)
+    if (ms > 0 && fbr_timer_init(&r->gang, r->rt->loop, on_time, r) == 0)
         fbr_timer_start(&r->gang, (uint64_t)ms, 0);
 }
 
@@ -51,11 +53,6 @@ static void on_time(void *arg)
                  "those that are not ready");
         start(r);
     }
-}
-
-int fbr_ring_gang_init(struct fiber_ring *r)
-{
-    return fbr_timer_init(&r->gang, r->rt->loop, on_time, r);
 }
 
 void fbr_ring_gang_wait(struct fiber_ring *r)

@@ -775,9 +775,7 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 
     if ((rc = fbr_ring_requests_open(r)) < 0 ||
         (rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r)) < 0 ||
-        (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0 ||
-        (rc = fbr_ring_gang_init(r)) < 0 || (rc = fbr_ring_missing_init(r)) < 0 ||
-        (rc = fbr_ring_traceback_init(r)) < 0)
+        (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     for (uint32_t i = 0; i < r->nagents; i++)
         if ((rc = fbr_ring_start_agent(&r->agents[i])) < 0)

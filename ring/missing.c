@@ -20,12 +20,6 @@
 
 enum { BY_PMI = 1, BY_PMIX = 2, BY_BOTH = 3 };
 
-static void ask(struct fiber_ring *r)
-{
-    if (r->state == R_RUNNING && !fbr_timer_runs(&r->ask))
-        fbr_timer_start(&r->ask, PATIENCE_MS, 0);
-}
-
 static void on_ask(void *arg)
 {
     struct fiber_ring *r = arg;
@@ -44,9 +38,11 @@ static void on_ask(void *arg)
     fbr_buf_fini(&b);
 }
 
-int fbr_ring_missing_init(struct fiber_ring *r)
+static void ask(struct fiber_ring *r)
 {
-    return fbr_timer_init(&r->ask, r->rt->loop, on_ask, r);
+    if (r->state == R_RUNNING && !fbr_timer_runs(&r->ask) &&
+        fbr_timer_init(&r->ask, r->rt->loop, on_ask, r) == 0)
+        fbr_timer_start(&r->ask, PATIENCE_MS, 0);
 }
 
 /* True if MPI_Init of the others cannot return without this rank. It can if the rank's agent is

@@ -89,7 +89,7 @@ void fbr_ring_note(struct ring_agent *a, const char *text)
         snprintf(n->first, sizeof(n->first), "%s", a->host);
     if (n->hosts >= r->hosts)
         print_note(r, n);
-    else if (r->moment.uv || fbr_timer_init(&r->moment, r->rt->loop, on_moment, r) == 0)
+    else if (fbr_timer_init(&r->moment, r->rt->loop, on_moment, r) == 0)
         fbr_timer_start(&r->moment, MOMENT_MS, 0);
 }
 

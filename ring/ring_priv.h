@@ -183,7 +183,6 @@ struct fiber_ring {
 };
 
 /* gang.c: a ring gives up its places if it cannot get the others. */
-int fbr_ring_gang_init(struct fiber_ring *r);
 /* Starts gang_timeout if an agent has joined and the timer does not run yet. */
 void fbr_ring_gang_wait(struct fiber_ring *r);
 
@@ -262,13 +261,11 @@ char *fbr_ring_report(struct fiber_ring *r, bool kept);
 void fbr_ring_print_report(struct fiber_ring *r, const char *report);
 
 /* missing.c */
-int fbr_ring_missing_init(struct fiber_ring *r);
 void fbr_ring_missing_ended(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_met(struct ring_job *j, uint32_t rank);
 void fbr_ring_missing_waits(struct ring_job *j, uint32_t rank); /* the rank waits in MPI_Init */
 
 /* traceback.c */
-int fbr_ring_traceback_init(struct fiber_ring *r);
 void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, const void *data,
                                size_t len);
 

@@ -30,11 +30,6 @@ static void on_silence(void *arg)
                    name, SILENCE_MS / 1000);
 }
 
-int fbr_ring_traceback_init(struct fiber_ring *r)
-{
-    return fbr_timer_init(&r->traceback.silence, r->rt->loop, on_silence, r);
-}
-
 void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, const void *data,
                                size_t len)
 {
@@ -43,7 +38,8 @@ void fbr_ring_traceback_output(struct ring_job *j, uint32_t rank, int stream, co
 
     if (!j->met || j->job.info.size == 1 || t->hinted)
         return;
-    if (stream == 2 && memmem(data, len, header, strlen(header))) {
+    if (stream == 2 && memmem(data, len, header, strlen(header)) &&
+        fbr_timer_init(&t->silence, j->ring->rt->loop, on_silence, j->ring) == 0) {
         t->job = j;
         t->rank = &j->ranks[rank];
         fbr_timer_start(&t->silence, SILENCE_MS, 0);

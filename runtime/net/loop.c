@@ -330,6 +330,8 @@ static void on_timer(uv_timer_t *uv)
 
 int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *), void *arg)
 {
+    if (t->uv)
+        return 0;
     t->uv = malloc(sizeof(*t->uv));
     if (!t->uv)
         return -ENOMEM;

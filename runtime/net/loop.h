@@ -79,6 +79,7 @@ struct fbr_timer {
     uint64_t late; /* on the loop's clock: from then on it is late; UINT64_MAX: the loop has read */
 };
 
+/* Does nothing to a timer that was made before. */
 int fbr_timer_init(struct fbr_timer *t, struct fbr_loop *l, void (*fn)(void *arg), void *arg);
 void fbr_timer_start(struct fbr_timer *t, uint64_t after_ms, uint64_t repeat_ms);
 void fbr_timer_stop(struct fbr_timer *t);

@@ -40,10 +40,7 @@ static int run_check(void *arg)
     struct world *w = arg;
     struct fiber_ring *r = &w->ring;
 
-    int line =
-        fbr_ring_gang_init(r) < 0 || fbr_ring_missing_init(r) < 0 || fbr_ring_traceback_init(r) < 0
-            ? __LINE__
-            : w->check(w);
+    int line = w->check(w);
 
     fbr_timer_fini(&r->gang);
     fbr_timer_fini(&r->ask);
