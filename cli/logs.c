@@ -24,13 +24,6 @@ enum {
     LOGS_OPTIONS
 };
 
-static void note_silence(const struct run_client *run)
-{
-    if (run->state == CLIENT_SILENT && run->fd >= 0)
-        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
-                run->about.uid, (long long)run->about.pid);
-}
-
 /* Whether lines are chosen or marked as only kept output can be. */
 static bool wants_kept(const struct cli_args *args)
 {
@@ -251,21 +244,12 @@ static int show_kept(struct run_client *run, struct fbr_spool_run *kept, const c
     int code;
 
     w->rank = rank ? run_client_job(rank, run, &err) : -1;
-    if (w->follow)
-        note_silence(run);
+    if (w->follow && run->state == CLIENT_SILENT && run->fd >= 0)
+        fprintf(stderr, "fiber: run %.16s: its launcher, process %lld, does not answer; waiting\n",
+                run->about.uid, (long long)run->about.pid);
     code = err.code ? cli_failed(1, "%s", err.text) : logs_kept(kept, root, w);
     run_client_free(run);
     return code;
-}
-
-/* Finds the output of a run that only its kept output shows to have been of that backend. */
-static bool find_kept_of(const char *name, const char *backend, const char *root,
-                         struct run_client *run, struct fbr_spool_run *kept)
-{
-    if (fbr_spool_find(kept, root, name, backend) < 0)
-        return false;
-    *run = without_registry(kept);
-    return true;
 }
 
 /* Reports where nothing is kept of the run, and why, and where else its output is. */
@@ -328,8 +312,10 @@ static int run_logs(const struct cli_args *args)
     code = orphan_run_find(name, backend, &run, &e, &err);
     /* an engine that does not answer is not needed for what is kept */
     if (code < 0 && code != -EEXIST && backend && logs_root(root) &&
-        find_kept_of(name, backend, root, &run, &kept))
+        fbr_spool_find(&kept, root, name, backend) >= 0) {
+        run = without_registry(&kept);
         return show_kept(&run, &kept, root, rank, &wish);
+    }
     if (code < 0)
         return cli_failed(1, "%s", err.text);
     if (code == 0) {

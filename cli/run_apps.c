@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/run_table.h"
+#include "runtime/base/buf.h"
 
 #define OWN "to give the program a ':' argument, use sh -c 'PROGRAM ...'"
 
@@ -31,15 +32,6 @@ static int end_of(const struct cli_args *args, int from)
                                    (i + 1 < args->noperands && args->operands[i + 1][0] != '-')))
         i++;
     return i;
-}
-
-static int count(const struct cli_args *args)
-{
-    int n = 0;
-
-    for (int at = 0; at <= args->noperands; at = end_of(args, at) + 1)
-        n++;
-    return n;
 }
 
 static bool is_of_a_program(size_t option)
@@ -82,12 +74,16 @@ static int take_env(struct run_program *part, const struct cli_args *all, struct
 static int take_program(struct run_apps *p, const struct cli_args *all, int from, int to,
                         struct fbr_error *err)
 {
-    struct fiber_ring_program *program = &p->list[p->count];
-    struct run_program *part = &p->parts[p->count++];
-    const struct cli_args *args = p->count == 1 ? all : &part->args;
+    size_t n = (size_t)p->count;
+    struct fiber_ring_program *program = fbr_grow(&p->list, n, sizeof(*p->list));
+    struct run_program *part = fbr_grow(&p->parts, n, sizeof(*p->parts));
+    const struct cli_args *args = n ? &part->args : all;
     int rc, words = to - from;
     struct fbr_error why;
 
+    if (!program || !part)
+        return fbr_fail(err, -ENOMEM, "out of memory");
+    p->count++;
     if (args != all) {
         if ((rc = cli_parse(all->command, words, all->operands + from, &part->args, err)) < 0 ||
             (rc = check_options(args, err)) < 0) {
@@ -120,15 +116,11 @@ static int take_program(struct run_apps *p, const struct cli_args *all, int from
 
 int run_apps_take(struct run_apps *p, const struct cli_args *args, struct fbr_error *err)
 {
-    int n = count(args), rc;
+    int rc;
 
     *p = (struct run_apps){0};
-    if (n == 1)
+    if (end_of(args, 0) == args->noperands)
         return 0;
-    p->list = calloc((size_t)n, sizeof(*p->list));
-    p->parts = calloc((size_t)n, sizeof(*p->parts));
-    if (!p->list || !p->parts)
-        return fbr_fail(err, -ENOMEM, "out of memory");
     for (int at = 0; at <= args->noperands; at = end_of(args, at) + 1)
         if ((rc = take_program(p, args, at, end_of(args, at), err)) < 0)
             return rc;

@@ -177,7 +177,9 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                           "FIBER_SLURM_TIME limits its jobs"},
     [RUN_REFUSED] =
         {"rank-by", 0, CLI_REFUSED, "X",
-         .help = "ranks are numbered host by host. To spread them over a host use --map-by"},
+         .help =
+             "ranks are numbered host by host, as by slot: omit it. To spread them over a host use "
+             "--map-by"},
     {"cpu-list", 0, CLI_REFUSED, "LIST", .also = "cpu-set slot-list rankfile rf",
      .help = "use --bind-to, --map-by and --cpus-per-rank. To use only some "
              "processors of this machine: taskset -c LIST fiber run ..."},
@@ -406,28 +408,22 @@ static int take_size(struct run_options *s, const struct cli_args *args, struct 
     return 0;
 }
 
-/* Reads the hosts of hostfiles; `only` gets the hosts of -H, which select among them. */
-static int read_names(struct run_options *s, const struct cli_args *args, struct run_hosts *only,
-                      struct fbr_error *err)
+/* Reads --hostfile, and -H, which selects among the hosts of the files if there are any. */
+static int take_names(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
 {
     const struct cli_value *list = &args->values[RUN_HOSTS], *files = &args->values[RUN_HOSTFILE];
-    int rc;
+    struct run_hosts only = {0};
+    int rc = 0;
 
     for (size_t i = 0; i < files->count; i++)
         if (run_hosts_read(&s->hosts, files->list[i], err) < 0)
             return fbr_wrap(err, "--hostfile");
     for (size_t i = 0; i < list->count; i++)
-        if ((rc = run_hosts_list(files->count ? only : &s->hosts, list->list[i], err)) < 0)
-            return rc;
-    return only->n ? run_hosts_choose(&s->hosts, only, err) : 0;
-}
-
-/* Reads -H and --hostfile. */
-static int take_names(struct run_options *s, const struct cli_args *args, struct fbr_error *err)
-{
-    struct run_hosts only = {0};
-    int rc = read_names(s, args, &only, err);
-
+        if ((rc = run_hosts_list(files->count ? &only : &s->hosts, list->list[i], err)) < 0)
+            goto done;
+    if (only.n)
+        rc = run_hosts_choose(&s->hosts, &only, err);
+done:
     run_hosts_fini(&only);
     return rc;
 }

@@ -150,24 +150,16 @@ static int plan_apart(struct agent_job *j, struct fbr_pin_wish *wish, char *note
     return rc;
 }
 
-/* Opens the file in which runs of the user claim processors. Returns a descriptor, or negative. */
-static int open_claims(void)
-{
-    char root[FBR_REGISTRY_MAX];
-    int rc = fbr_registry_root(root, NULL);
-
-    return rc < 0 ? rc : fbr_claim_open(root);
-}
-
 /* True if the ranks may move away from other runs. Ranks with GPUs may not, because they stay
  * near their GPUs; nor may ranks that share the machine with other agents of their run. */
 static bool may_move(const struct agent_job *j, const struct fbr_pin_wish *wish)
 {
     struct agent *a = j->agent;
+    char root[FBR_REGISTRY_MAX];
     uint32_t before;
 
-    if (a->claims < 0)
-        a->claims = open_claims();
+    if (a->claims < 0 && fbr_registry_root(root, NULL) >= 0)
+        a->claims = fbr_claim_open(root);
     return a->claims >= 0 && a->topology[0] && !wish->gpus_per_rank &&
            fbr_ring_job_sharing(&j->job, j->job.info.node, &before) == j->nlocal;
 }
