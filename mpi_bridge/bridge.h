@@ -121,8 +121,9 @@ struct fbr_bridge_host {
      * that is gone, or whose ranks have all died, is not waited for. */
     int (*fence)(void *user, const void *key, size_t key_len, const uint32_t *agents,
                  uint32_t parts, const void *data, size_t len, fbr_bridge_done *done, void *arg);
-    /* Sends bytes to the same bridge of that agent (ours too), whose message() gets them. They
-     * are lost if the agent is lost. */
+    /* Sends bytes to the same bridge of that agent (ours too), whose message() gets them. If the
+     * agent is gone, our message() gets them back, from FBR_BRIDGE_NOBODY. They are lost if the
+     * agent is lost later. */
     int (*notify)(void *user, uint32_t agent, const void *data, size_t len);
 
     /* Publishes a name that any rank of the ring may look up, until it is unpublished or its job
@@ -160,6 +161,8 @@ struct fbr_bridge_host {
     void (*print)(void *user, uint32_t job, uint32_t rank, int stream, const char *text,
                   size_t len);
 };
+
+#define FBR_BRIDGE_NOBODY UINT32_MAX /* instead of an agent's number */
 
 struct fbr_bridge;
 

@@ -1,7 +1,8 @@
 /* pmix_message.c - messages between the bridges of agents: direct modex and events.
  *
  * Direct modex: the agent of the reader asks the agent of the rank (message 'Q'), whose libpmix
- * answers as soon as the rank has committed its data (message 'A').
+ * answers as soon as the rank has committed its data (message 'A'). If that agent is gone, the
+ * question comes back.
  *
  * Events: libpmix passes an event of a local rank to the ranks of its own host. This bridge sends
  * it to the other agents that it concerns (message 'E').
@@ -135,19 +136,25 @@ static void asked(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *c)
     }
 }
 
-static void answered(struct fbr_bridge *b, struct fbr_cur *c)
+static struct fbr_pmix_request *find_asked(struct fbr_bridge *b, uint32_t id)
 {
-    uint32_t id = fbr_get_u32(c);
-    int32_t status = (int32_t)fbr_get_u32(c);
     struct fbr_pmix_request *r;
-    size_t len;
-    const void *data = fbr_get_bytes(c, &len);
-    char *copy;
 
     DL_FOREACH(b->pending, r) {
         if (r->start == fbr_pmix_start_dmodex && r->id == id)
             break;
     }
+    return r;
+}
+
+static void answered(struct fbr_bridge *b, struct fbr_cur *c)
+{
+    struct fbr_pmix_request *r = find_asked(b, fbr_get_u32(c));
+    int32_t status = (int32_t)fbr_get_u32(c);
+    size_t len;
+    const void *data = fbr_get_bytes(c, &len);
+    char *copy;
+
     if (!r || !fbr_cur_ok(c))
         return;
     copy = status == PMIX_SUCCESS ? malloc(len ? len : 1) : NULL;
@@ -277,8 +284,21 @@ static void event_came(struct fbr_cur *c)
     notify_ranks(code, &source, range, info, ninfo + 1);
 }
 
+/* A message of ours came back: the agent to which it went is gone. */
+static void came_back(struct fbr_bridge *b, struct fbr_cur *c)
+{
+    struct fbr_pmix_request *r = fbr_get_u8(c) == ASK ? find_asked(b, fbr_get_u32(c)) : NULL;
+
+    if (r)
+        fbr_pmix_fail(r, PMIX_ERR_NOT_FOUND);
+}
+
 void fbr_pmix_message(struct fbr_bridge *b, uint32_t agent, struct fbr_cur *data)
 {
+    if (agent == FBR_BRIDGE_NOBODY) {
+        came_back(b, data);
+        return;
+    }
     switch (fbr_get_u8(data)) {
     case ASK:
         asked(b, agent, data);

@@ -106,15 +106,17 @@ static void on_notify(struct ring_agent *a, struct fbr_cur *c)
     struct fbr_buf b = {0};
     char bridge[32];
     uint32_t to;
+    bool there;
 
     fbr_get_str(c, bridge, sizeof(bridge));
     to = fbr_get_u32(c);
     if (!fbr_cur_ok(c) || to >= r->nagents)
         return;
+    there = r->agents[to].state == AGENT_READY;
     fbr_put_str(&b, bridge);
-    fbr_put_u32(&b, a->number);
+    fbr_put_u32(&b, there ? a->number : FBR_BRIDGE_NOBODY);
     fbr_put(&b, c->at, fbr_cur_left(c));
-    fbr_ring_answer(&r->agents[to], FBR_RING_NOTIFY, &b);
+    fbr_ring_answer(there ? &r->agents[to] : a, FBR_RING_NOTIFY, &b);
     fbr_buf_fini(&b);
 }
 

@@ -16,20 +16,28 @@
 #define REQUEST 7
 
 static struct fbr_runtime rt;
-static struct ring_agent agents[1];
-static struct fiber_ring ring = {.rt = &rt, .agents = agents, .nagents = 1, .state = R_RUNNING};
+static struct ring_agent agents[2];
+static struct fiber_ring ring = {.rt = &rt, .agents = agents, .nagents = 2, .state = R_RUNNING};
 static int answers, code; /* of the last frame that was read */
+static uint32_t notified_by;
 
 int __wrap_fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body);
 
 int __wrap_fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
 {
     struct fbr_cur c = fbr_cur(body->data, body->len);
+    char bridge[32];
 
+    answers++;
+    if (type == FBR_RING_NOTIFY) {
+        fbr_get_str(&c, bridge, sizeof(bridge));
+        assert_string_equal(bridge, "pmix");
+        notified_by = fbr_get_u32(&c);
+        return 0;
+    }
     assert_int_equal(type, FBR_RING_ANSWER);
     assert_int_equal(fbr_get_u64(&c), REQUEST);
     code = (int)fbr_get_u32(&c);
-    answers++;
     return 0;
 }
 
@@ -77,7 +85,9 @@ static int close_requests(void *arg)
 
 static int begin(void **state)
 {
-    agents[0] = (struct ring_agent){.ring = &ring, .process = (struct fiber_process *)&rt};
+    for (uint32_t i = 0; i < 2; i++)
+        agents[i] =
+            (struct ring_agent){.ring = &ring, .number = i, .process = (struct fiber_process *)&rt};
     assert_int_equal(fbr_loop_open(&rt.loop, NULL), 0);
     return fbr_loop_call(rt.loop, open_requests, NULL);
 }
@@ -142,11 +152,30 @@ static void a_request_that_cannot_be_read_is_answered(void **state)
     assert_answer(&f, -EINVAL);
 }
 
+static void notify(uint32_t to, uint32_t want)
+{
+    struct frame f = {.type = FBR_RING_NOTIFY};
+
+    fbr_put_str(&f.body, "pmix");
+    fbr_put_u32(&f.body, to);
+    assert_int_equal(fbr_loop_call(rt.loop, read_frame, &f), 0);
+    assert_int_equal(notified_by, want);
+}
+
+static void a_message_to_an_agent_that_is_gone_comes_back(void **state)
+{
+    agents[1].state = AGENT_READY;
+    notify(1, 0);
+    agents[1].state = AGENT_GONE;
+    notify(1, FBR_BRIDGE_NOBODY);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_is_published_once),
         cmocka_unit_test(a_request_that_cannot_be_read_is_answered),
+        cmocka_unit_test(a_message_to_an_agent_that_is_gone_comes_back),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
