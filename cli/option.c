@@ -146,12 +146,10 @@ static int take_number(const struct cli_option *o, const char *said, const char 
     char seconds[32];
 
     if (!o->min && !o->max)
-        key.max = o->type == CLI_INT ? INT32_MAX : INT64_MAX;
+        key.max = o->type == CLI_SIZE ? INT64_MAX : INT32_MAX;
     key.type = o->type == CLI_INT  ? FBR_CONFIG_INT
                : o->type == CLI_MS ? FBR_CONFIG_MS
                                    : FBR_CONFIG_SIZE;
-    if (o->type == CLI_MS && !o->min && !o->max)
-        key.max = INT32_MAX;
     if (o->type == CLI_MS && *text && text[strspn(text, "0123456789.")] == '\0' &&
         strlen(text) < 30) {
         snprintf(seconds, sizeof(seconds), "%ss", text);
@@ -286,12 +284,11 @@ static int read_option(struct reader *r, const struct cli_option *o, const char 
 static int read_long(struct reader *r, const char *arg)
 {
     const char *name = arg + strspn(arg, "-");
-    size_t len = strcspn(name, "=");
+    size_t len = strcspn(name, "="), typed = len + (size_t)(name - arg);
     const struct cli_option *o = find_long(r->command, name, len, name == arg + 1);
     char said[64];
 
-    snprintf(said, sizeof(said), "%.*s",
-             (int)(len + (size_t)(name - arg) < 60 ? len + (size_t)(name - arg) : 60), arg);
+    snprintf(said, sizeof(said), "%.*s", (int)(typed < 60 ? typed : 60), arg);
     if (o && o->type == CLI_PAIR && r->at < r->argc && strchr(r->argv[r->at], '='))
         o = find_long(r->command, name, len, false); /* -env A=B */
     if (o)
@@ -302,7 +299,7 @@ static int read_long(struct reader *r, const char *arg)
         r->args->version = true;
         return 1;
     }
-    return unknown_option(r->command, arg, len + (size_t)(name - arg), r->err);
+    return unknown_option(r->command, arg, typed, r->err);
 }
 
 /* Reads -n 4, -n4, -qv, and mpirun's -np 4 and -bind-to core. */

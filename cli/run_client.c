@@ -504,9 +504,8 @@ int run_client_job(const char *text, const struct run_client *run, struct fbr_er
     text = dash ? dash + 1 : text;
     if (!fbr_number(text, 0, INT32_MAX, &v))
         return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
-    if (pool) /* the numbers of workers grow */
-        return (int)v;
-    if (run->about.size && v >= run->about.size && v >= run->facts.size)
+    /* the numbers of workers grow */
+    if (!pool && run->about.size && v >= run->about.size && v >= run->facts.size)
         return fbr_fail(err, -EINVAL, "there is no rank %d: the run has %d, from 0", (int)v,
                         run->about.size);
     return (int)v;

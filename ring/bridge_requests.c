@@ -29,7 +29,25 @@ struct ring_stream {
     struct fbr_service_conn *conn;
 };
 
-static void set_tick(struct fiber_ring *r);
+/* ---- Time ---- */
+
+static void set_tick(struct fiber_ring *r)
+{
+    uint64_t next = fbr_exchange_deadline(r->exchange), now = fbr_now_ms();
+
+    if (next == UINT64_MAX)
+        fbr_timer_stop(&r->tick);
+    else
+        fbr_timer_start(&r->tick, next > now ? next - now : 0, 0);
+}
+
+static void on_tick(void *arg)
+{
+    struct fiber_ring *r = arg;
+
+    fbr_exchange_tick(r->exchange, fbr_now_ms());
+    set_tick(r);
+}
 
 /* ---- Answers ---- */
 
@@ -299,26 +317,6 @@ static void close_services(struct ring_job *j)
         service->ops->close(service->service);
         free(service);
     }
-}
-
-/* ---- Time ---- */
-
-static void on_tick(void *arg)
-{
-    struct fiber_ring *r = arg;
-
-    fbr_exchange_tick(r->exchange, fbr_now_ms());
-    set_tick(r);
-}
-
-static void set_tick(struct fiber_ring *r)
-{
-    uint64_t next = fbr_exchange_deadline(r->exchange), now = fbr_now_ms();
-
-    if (next == UINT64_MAX)
-        fbr_timer_stop(&r->tick);
-    else
-        fbr_timer_start(&r->tick, next > now ? next - now : 0, 0);
 }
 
 /* ---- Open, frames, ends ---- */

@@ -76,20 +76,18 @@ struct fbr_exchange *fbr_exchange_open(uint32_t agents, fbr_exchange_answer *ans
 
 /* ---- Memory that is counted on `held` ---- */
 
-/* Returns zeroed memory, or NULL with *rc. */
-static void *take(struct fbr_exchange *x, size_t size, int *rc)
+/* Returns zeroed memory, or NULL with errno. */
+static void *take(struct fbr_exchange *x, size_t size)
 {
     void *p;
 
     if (fbr_held_reserve(x->held, size) < 0) {
-        *rc = -ENOBUFS;
+        errno = ENOBUFS;
         return NULL;
     }
     p = calloc(1, size);
-    if (!p) {
+    if (!p)
         fbr_held_release(x->held, size);
-        *rc = -ENOMEM;
-    }
     return p;
 }
 
@@ -166,11 +164,10 @@ static struct seat *find_seat(struct fence *f, uint32_t agent, const uint32_t *a
 static int add_part(struct fbr_exchange *x, struct fence *f, struct seat *s, uint64_t request,
                     const void *data, size_t len)
 {
-    int rc = 0;
-    struct part *p = take(x, sizeof(*p) + len, &rc);
+    struct part *p = take(x, sizeof(*p) + len);
 
     if (!p)
-        return rc;
+        return -errno;
     *p = (struct part){.request = request, .len = len};
     if (len)
         memcpy(p->data, data, len);
@@ -283,14 +280,13 @@ static int add_name(struct fbr_exchange *x, uint32_t job, uint32_t rank, const c
 {
     struct name *n;
     size_t k = strlen(key);
-    int rc = 0;
 
     HASH_FIND(hh, x->names, key, k, n);
     if (n)
         return -EEXIST;
-    n = take(x, sizeof(*n) + k + 1 + len, &rc);
+    n = take(x, sizeof(*n) + k + 1 + len);
     if (!n)
-        return rc;
+        return -errno;
     *n = (struct name){.job = job, .rank = rank, .len = len, .value = n->key + k + 1};
     memcpy(n->key, key, k + 1);
     if (len)
@@ -327,16 +323,15 @@ void fbr_exchange_lookup(struct fbr_exchange *x, uint32_t agent, uint64_t reques
     size_t k = strlen(key);
     struct waiter *w;
     struct name *n;
-    int rc = -ENOENT;
 
     HASH_FIND(hh, x->names, key, k, n);
     if (n) {
         answer_lookup(x, agent, request, n);
         return;
     }
-    w = wait_ms ? take(x, sizeof(*w) + k + 1, &rc) : NULL;
+    w = wait_ms ? take(x, sizeof(*w) + k + 1) : NULL;
     if (!w) {
-        x->answer(x->user, agent, request, rc, NULL, 0);
+        x->answer(x->user, agent, request, wait_ms ? -errno : -ENOENT, NULL, 0);
         return;
     }
     *w = (struct waiter){.agent = agent, .request = request};

@@ -187,10 +187,11 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
 }
 
 /* Describes how the rank ended, and what the user can try. */
-static void decode(const struct ring_job *j, uint32_t rank, int code, const char *kernel,
-                   char *text, size_t size, const char **hint)
+static void decode(const struct ring_job *j, uint32_t rank, const char *kernel, char *text,
+                   size_t size, const char **hint)
 {
     const struct ring_rank *k = &j->ranks[rank];
+    int code = k->code;
     char who[300];
 
     fbr_ring_name_rank(j, rank, who, sizeof(who));
@@ -357,9 +358,10 @@ static enum ring_event plan_restart(struct fiber_ring *r, const char *text, bool
     return R_ON_AGAIN;
 }
 
-void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *kernel)
+void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, const char *kernel)
 {
     struct fiber_ring *r = j->ring;
+    int code = j->ranks[rank].code;
     const char *hint;
     char text[1024];
     bool alone;
@@ -367,7 +369,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const cha
     j->ranks[rank].failed = true;
     if (r->state != R_RUNNING)
         return;
-    decode(j, rank, code, kernel, text, sizeof(text), &hint);
+    decode(j, rank, kernel, text, sizeof(text), &hint);
     alone = code == 0 && !(j->ranks[rank].flags & FBR_RANK_MET); /* it would run alone again */
     if (r->options.on_failure == FIBER_RING_REPLACE && no_rejoin(j, rank)) {
         hint = code ? no_rejoin(j, rank) : hint;

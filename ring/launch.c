@@ -394,7 +394,7 @@ static void judge(struct ring_job *j, uint32_t rank, const char *text)
     if (j->spawn || j->refused)
         return;
     if (is_loss(k->code, k->flags) || (k->flags & FBR_RANK_MPI))
-        fbr_ring_rank_failed(j, rank, k->code, text);
+        fbr_ring_rank_failed(j, rank, text);
 }
 
 static void on_started(struct ring_job *j, uint32_t n, struct fbr_cur *body)

@@ -233,7 +233,7 @@ void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, in
 /* Signals one rank of the ring's own job, or all ranks (-1). -ESRCH: there is no such rank, or
  * the ring has ended. */
 int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
-void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, int code, const char *text);
+void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, const char *kernel);
 void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *why);
 /* `taken`: the cluster took the agent's job away. */
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);
