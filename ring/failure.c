@@ -452,7 +452,7 @@ static bool replace_agent(struct ring_agent *a, const char *text, bool taken)
     if (r->options.on_failure != FIBER_RING_REPLACE ||
         !fbr_restart_again(&a->again, r->max_restarts, taken) || fbr_ring_start_agent(a) < 0)
         return false;
-    print_again(r, text, "they are replaced", &a->again, taken);
+    print_again(r, text, "its ranks are replaced", &a->again, taken);
     while (next_rank(a, &j, &m)) {
         struct ring_rank *k = &j->ranks[m];
 
@@ -499,7 +499,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     uint32_t m;
     char text[1024];
 
-    if (!r->next_job)
+    if (!r->next_job || !a->host[0])
         format_not_started(text, sizeof(text), report);
     else
         snprintf(text, sizeof(text), "the agent on %s is gone, and its ranks with it: %s", a->host,

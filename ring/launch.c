@@ -743,7 +743,8 @@ int fbr_ring_start_agent(struct ring_agent *a)
     if (rc < 0)
         return rc;
     a->state = AGENT_STARTING;
-    a->credit = 0; /* the agent before it sent that output */
+    a->host[0] = '\0'; /* that, and the output, is of the agent before it */
+    a->credit = 0;
     r->living++;
     return 0;
 }

@@ -98,7 +98,7 @@ struct ring_agent {
     uint32_t number;
     enum agent_state state;
     struct fiber_process *process; /* NULL: gone */
-    char host[256], address[64];
+    char host[256], address[64];   /* "": it has not said hello */
     uint32_t cpus;
     uint64_t machine; /* equal for agents that may use the same processors (cgroup.h) */
     bool idle;        /* none of its ranks lives */

@@ -670,8 +670,24 @@ static void test_replace_starts_a_lost_agent_anew(void **state)
     assert_int_equal(count(ran.out, "here 1 after 3\n"), 1);
     assert_int_equal(count(ran.out, "here 0 after 0\n"), 1);
     assert_int_equal(count(ran.out, "empty\n"), 2);
-    assert_true(has(ran.err, "it is replaced (1 of 3)", "they are replaced (1 of 3)",
+    assert_true(has(ran.err, "it is replaced (1 of 3)", "its ranks are replaced (1 of 3)",
                     "it is replaced (3 of 3)", NULL));
+    ran_free(&ran);
+}
+
+/* Nothing is said of the host of the agent before it: the new one may have been meant for another. */
+static void test_an_agent_that_does_not_start_again_has_no_host(void **state)
+{
+    struct ran ran;
+
+    setenv("FIBER_BACKEND", "mock", 1);
+    setenv("FIBER_MOCK", "agent-2:fails_later", 1);
+    ran = ring("[ $FIBER_EPOCH = 0 ] || exit 0; kill -9 $PPID; exec sleep 1000", "-f", "1", NULL);
+    unsetenv("FIBER_BACKEND");
+    unsetenv("FIBER_MOCK");
+    assert_int_equal(ran.code, 0);
+    assert_int_equal(count(ran.err, "the agent on "), 1);
+    assert_true(has(ran.err, "an agent could not be started: agent-2 ", "again (2 of 3)", NULL));
     ran_free(&ran);
 }
 
@@ -784,6 +800,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
         cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
+        cmocka_unit_test(test_an_agent_that_does_not_start_again_has_no_host),
         cmocka_unit_test(test_replace_warns_of_a_store_that_was_used),
         cmocka_unit_test(test_the_program_may_end_while_threads_run_rings),
         cmocka_unit_test(test_two_rings_and_several_agents_at_once),
