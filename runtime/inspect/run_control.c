@@ -22,6 +22,8 @@
 #include "runtime/base/printable.h"
 
 #define CALLERS_MAX 64
+/* bytes of answers; a caller that has left so many unread may not ask for more */
+#define UNREAD_MAX (64u << 20)
 #define AGAIN_MS 100 /* time until a caller for whom there was no memory is accepted */
 
 struct caller {
@@ -159,6 +161,10 @@ static void answer(struct caller *k, const struct fbr_run_control_request *r)
     struct fbr_run_control *c = k->control;
     int rc;
 
+    if (k->pipe.write_queue_size > UNREAD_MAX) {
+        caller_close(k);
+        return;
+    }
     if (r->version != FBR_RUN_CONTROL_VERSION) {
         char text[128];
 

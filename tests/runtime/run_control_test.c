@@ -381,6 +381,24 @@ static void garbage_is_hung_up_on(void **state)
     }
 }
 
+/* Its answers would take all memory of the launcher. */
+static void a_caller_that_asks_and_never_reads_is_hung_up_on(void **state)
+{
+    const struct fbr_run_control_request r = {FBR_RUN_CONTROL_VERSION, FBR_RUN_CONTROL_STATUS, -1,
+                                              1};
+    struct fbr_buf b = {0};
+    ssize_t n = 0;
+    int fd = call();
+
+    for (int i = 0; i < 1000; i++)
+        fbr_run_control_put_request(&b, &r);
+    for (int i = 0; i < 500 && n >= 0; i++)
+        n = send(fd, b.data, b.len, MSG_NOSIGNAL);
+    assert_true(n < 0 && (errno == EPIPE || errno == ECONNRESET));
+    fbr_buf_fini(&b);
+    close(fd);
+}
+
 static void another_version_is_refused_in_words(void **state)
 {
     const struct fbr_run_control_request r = {99, FBR_RUN_CONTROL_STATUS, -1, 0};
@@ -736,6 +754,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test(a_record_of_an_older_version_is_read),
         control_test(garbage_is_hung_up_on),
+        control_test(a_caller_that_asks_and_never_reads_is_hung_up_on),
         control_test(another_version_is_refused_in_words),
         control_test(too_many_callers_are_hung_up_on),
         control_test(an_ended_run_is_kept_as_a_record),
