@@ -81,7 +81,8 @@ grep -q 'there is no rank 7' said || complain "kill of rank 7: $(cat said)"
 fiber kill demo
 ended any "fiber kill"
 [ "$(fiber ps --json)" = "[]" ] || complain "after its end: $(fiber ps)"
-fiber ps -a | grep -q "^$id.* exit " || complain "ps -a: $(fiber ps -a)"
+fiber ps -a >listed
+grep -q "^$id.* exit " listed || complain "ps -a: $(cat listed)"
 
 # One whose ranks have ended is over, although nobody has read its output yet.
 mkfifo unread
@@ -145,7 +146,8 @@ start
 kill -KILL "$pid"
 ended 137 "SIGKILL"
 [ "$(fiber ps --json)" = "[]" ] || complain "after its launcher was killed: $(fiber ps)"
-fiber ps -a | grep -q " lost " || complain "ps -a: $(fiber ps -a)"
+fiber ps -a >listed
+grep -q " lost " listed || complain "ps -a: $(cat listed)"
 left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
 [ -z "$left" ] || complain "left behind: $left"
 exit $bad
