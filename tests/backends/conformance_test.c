@@ -623,7 +623,7 @@ static void away(const struct backend *b, const char *goes, const char *comes, b
     notify_job(&job[0], codes[0]);
     p[2] = begin(child_return, &codes[2], sizeof(int),
                  OPTIONS(.backend = b->name, .start_timeout_ms = PATIENCE_MS));
-    let_time_pass(2000); /* more than one try of whoever asks the engine */
+    let_time_pass(2000); /* the engine is asked more than once meanwhile */
     assert_int_equal(fiber_process_is_alive(p[1]), 1);
     assert_int_equal(bed(comes, NULL), 0);
     if (all_survive)

@@ -115,7 +115,7 @@ expect 1 '^fiber: in the job: none/x: No such file' 'to where nothing is' fiber 
 expect 0 '' 'into itself' fiber cp demo:tree there/tree/sub
 [ "$(ls -A there/tree/sub/tree/sub)" = "$(ls -A tree/sub)" ] || { echo "into itself: $(ls -AR there/tree)"; bad=1; }
 
-# whoever copies is killed: the whole is there, or nothing
+# the process that copies is killed: the whole is there, or nothing
 for i in 1 2 3; do
     fiber cp tree "demo:killed$i" >/dev/null 2>&1 &
     kill -KILL $! || : # it may have ended

@@ -68,7 +68,7 @@ static void where_it_runs_is_not_said_again(void **state)
     assert_string_equal(words, "fiber run --np=2 -- p");
 }
 
-/* Whoever may look at a process sees its arguments. */
+/* Every user who may look at a process sees its arguments. */
 static void values_of_variables_are_in_no_argument(void **state)
 {
     char words[512];

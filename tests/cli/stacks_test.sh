@@ -1,5 +1,5 @@
 # stacks_test.sh - fiber stack of a ring in a barrier that one rank has not come to, of one that is stopped, and of a
-# pool; what it says when it cannot; and the run goes on as if nobody had looked, whoever is killed meanwhile.
+# pool; what it says when it cannot; and the run goes on as if nobody had looked, even if the one who looks is killed.
 #
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -92,7 +92,7 @@ expect 0 "^rank 0: main thread of " 'its stack' fiber stack stuck/0
 until [ "$(state "$first")" = T ]; do :; done # the kernel lets it go back to that
 kill -CONT "$first"
 
-# whoever looks is killed: the asker, then what walks the stacks
+# the client is killed, then the program that walks the stacks
 for _ in 1 2 3 4 5; do
     fiber stack stuck >/dev/null 2>&1 &
     kill -KILL $! || : # it may have ended

@@ -16,7 +16,7 @@ work=$(mktemp -d)
 private=$("$bed" private)
 trap '"$bed" heal; rm -rf "$work" || :' EXIT
 
-for host in h1 h2 h3 h4; do # whoever was here before has looked himself, unless he was killed
+for host in h1 h2 h3 h4; do # a test before this one has checked it, unless it was killed
     "$bed" crash $host
     "$bed" exec $host find /dev/shm "$private" -mindepth 1 -delete
 done

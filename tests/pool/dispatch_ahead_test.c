@@ -1,7 +1,7 @@
 /* dispatch_ahead_test.c - tasks that are handed out ahead hold nobody up: the scheduling engine
  * against simulated workers, with tasks that are long enough for it to matter.
  *
- * The yardstick is list scheduling: each task, in its order, to whoever is first to have nothing,
+ * The yardstick is list scheduling: each task, in its order, to the worker that is idle first,
  * by one who knows it at once. What the engine needs beyond that is what its rules cost (dispatch.h):
  * messages, and a look for stragglers each half millisecond.
  *

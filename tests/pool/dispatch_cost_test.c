@@ -89,7 +89,7 @@ static void queued_maps_are_small(void **state)
     fbr_dispatch_close(d);
 }
 
-/* Of this thread's work, whoever else is busy. */
+/* This thread's processor time, however busy the machine is. */
 static double seconds(void)
 {
     struct timespec t;

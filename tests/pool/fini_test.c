@@ -133,7 +133,7 @@ static void *end_it(void *arg)
     return NULL;
 }
 
-/* Whoever comes second waits for the first. */
+/* The second caller waits for the first. */
 static int fini_in_threads(void)
 {
     pthread_t enders[3];

@@ -46,7 +46,7 @@ static void check_works(struct fiber_pool *pool)
         assert_int_equal(out[i], i * i);
 }
 
-/* Whoever asked to be called is called for each task, whatever memory there is. */
+/* A callback is called for each task, whatever memory there is. */
 struct calls {
     uint32_t of[TASKS];
     size_t last_done;

@@ -586,7 +586,7 @@ static int kill_13(const void *in, size_t len, struct fiber_reply *reply)
     return number(in, len) == 13 ? kill_worker(in, len, reply) : square(in, len, reply);
 }
 
-/* Also without a limit of retries: whoever was there at three deaths is not tried again. */
+/* Also without a limit of retries: a task that saw three deaths is not tried again. */
 static void check_blamed(struct fiber_pool *pool, int retries)
 {
     struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};

@@ -32,7 +32,7 @@
 static char dir[64];
 static struct maker {
     pid_t pid;
-    int end; /* closed when it shall go on */
+    int end; /* closed when it may go on */
 } maker;
 
 static int set_up(void **state)

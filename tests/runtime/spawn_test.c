@@ -161,7 +161,7 @@ static void test_descriptors_that_overlap_their_targets(void **state)
     fflush(stdout);
     assert_int_equal(pipe2(a, O_CLOEXEC), 0);
     assert_int_equal(pipe2(b, O_CLOEXEC), 0);
-    dup2(b[1], 1); /* our own 1 shall become its 3 */
+    dup2(b[1], 1); /* our own 1 becomes its 3 */
     s.fds[0] = -1;
     s.fds[1] = a[1];
     s.fds[2] = 2;

@@ -64,7 +64,7 @@ static inline struct fiber_process *start(fiber_process_fn fn, const void *arg, 
     return p;
 }
 
-/* Waits for a child that shall have ended well. */
+/* Waits for a child, which must end with success. */
 static inline void join(struct fiber_process *p)
 {
     int code = -1;

@@ -456,7 +456,7 @@ static bool channels_move(void)
     return moved;
 }
 
-/* All that was said is heard: whoever waits now waits for a message that does not exist. */
+/* All messages have arrived: a get that waits now waits for a message that does not exist. */
 static void settle(void)
 {
     struct fbr_queue_engine_stats s;

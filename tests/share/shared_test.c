@@ -1,4 +1,4 @@
-/* shared_test.c - host-shared memory: built once, by whoever lives, mapped read-only by all, gone
+/* shared_test.c - host-shared memory: built once, by a process that lives, mapped read-only by all, gone
  * with the run. With TEST_SMALL_SHM the segments do not fit into /dev/shm.
  *
  * SPDX-License-Identifier: Apache-2.0 */

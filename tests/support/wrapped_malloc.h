@@ -1,7 +1,7 @@
 /* wrapped_malloc.h - malloc and its like, which answer NULL when the file that includes this says
  * so, for tests that are linked with -Wl,--wrap of them. That file has defined
  *
- *     static bool refuse(void);    shall this request of the calling thread be refused?
+ *     static bool refuse(void);    is this request of the calling thread refused?
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once

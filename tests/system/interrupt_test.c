@@ -121,7 +121,7 @@ static struct started start(char *role)
     posix_spawn_file_actions_adddup2(&files, out[1], 1);
     posix_spawnattr_init(&attr);
     sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT); /* which whoever runs us may ignore */
+    sigaddset(&interrupt, SIGINT); /* the parent of this test may ignore it */
     posix_spawnattr_setsigdefault(&attr, &interrupt);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setpgroup(&attr, 0);

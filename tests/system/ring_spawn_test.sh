@@ -1,5 +1,5 @@
 # ring_spawn_test.sh - ranks that start others: what cannot be started is told to who asked for it, who goes on; however many
-# are started, by whoever, while whatever dies, the run ends and nothing of it stays; and no rank waits for one that is lost.
+# are started, by any rank, while anything dies, the run ends and nothing of it stays; and no rank waits for one that is lost.
 # The ranks are bash and speak PMI-1 on descriptor 3 themselves, so no MPI is needed.
 #
 # SPDX-License-Identifier: Apache-2.0

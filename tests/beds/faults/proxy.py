@@ -485,7 +485,7 @@ def main():
     parser.add_argument("--listen", required=True, help="path of a unix socket, or 127.0.0.1:PORT (0: any) with TLS")
     parser.add_argument("--unix", help="the engine's socket")
     parser.add_argument("--kubeconfig", help="of the real API server: its first cluster and user")
-    parser.add_argument("--client", help="with TLS: where to write a kubeconfig for those who shall use us")
+    parser.add_argument("--client", help="with TLS: where to write a kubeconfig for clients of this proxy")
     parser.add_argument("--rules", required=True, help="JSON file; read again when it changes")
     parser.add_argument("--counts", help="where to write the counts, on SIGTERM and SIGUSR1")
     options = parser.parse_args()
