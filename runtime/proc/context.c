@@ -100,6 +100,8 @@ static int find_url(struct fbr_runtime *rt, enum fbr_reach reach, const char *fi
     char address[FBR_HOST_ADDRESS_MAX];
     int rc = 0;
 
+    if (rt->killed) /* the thread that calls exit() is removing our directory */
+        return fbr_fail(err, -ESHUTDOWN, "fiber_fini() was called");
     if (reach == FBR_REACH_HOST) {
         rc = fbr_rundir_own(&rt->dir, err);
         snprintf(url, FBR_URL_MAX, "unix:%s/%s", rt->dir.own, file);
