@@ -139,7 +139,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     [RUN_VERBOSE] =
         {"verbose", 'v', CLI_FLAG,
          .help = "prints what fiber does and which variables it sets; twice: also what each rank "
-                 "does"},
+                 "does; three times: also each fence of MPI between hosts"},
     [RUN_QUIET] = {"quiet", 'q', CLI_FLAG,
                    .help = "prints no summary of a failure and no waiting messages, but still an "
                            "error if a program cannot start"},

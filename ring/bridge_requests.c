@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ring/ring_priv.h"
+#include "runtime/base/log.h"
 
 #define KEY_MAX (64u << 10)
 
@@ -57,6 +58,8 @@ static void answer(void *user, uint32_t agent, uint64_t request, int code, const
     struct fiber_ring *r = user;
     struct fbr_buf b = {0};
 
+    fbr_trace("agent %u on %s: request %llu is answered: %zu bytes, code %d", agent,
+              r->agents[agent].host, (unsigned long long)request, len, code);
     fbr_put_u64(&b, request);
     fbr_put_u32(&b, (uint32_t)code);
     fbr_put(&b, data, len);
@@ -78,9 +81,12 @@ static void on_fence(struct ring_agent *a, uint64_t request, struct fbr_cur *c)
     }
     key = fbr_get_bytes(c, &key_len);
     data = fbr_get_bytes(c, &len);
-    if (fbr_cur_ok(c))
+    if (fbr_cur_ok(c)) {
+        fbr_trace("agent %u on %s: request %llu: a fence of %u agents, %zu bytes", a->number,
+                  a->host, (unsigned long long)request, parts, len);
         fbr_exchange_fence(a->ring->exchange, a->number, request, key, key_len, agents, parts, data,
                            len);
+    }
     free(agents);
 }
 

@@ -41,6 +41,7 @@ void fbr_log_name(const char *name);
 #define fbr_warn(...) fbr_log(FBR_LOG_WARN, __VA_ARGS__)
 #define fbr_info(...) fbr_log(FBR_LOG_INFO, __VA_ARGS__)
 #define fbr_debug(...) fbr_log(FBR_LOG_DEBUG, __VA_ARGS__)
+#define fbr_trace(...) fbr_log(FBR_LOG_TRACE, __VA_ARGS__)
 
 /* For the macros. */
 extern atomic_int fbr_log_threshold;

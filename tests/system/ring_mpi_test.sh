@@ -32,8 +32,10 @@ test_eight_oversubscribed_ranks_agree() {
 
 test_collectives_agree_over_two_agents() {
     for mpi in "${compilers[@]}"; do
-        fiber_run 0 --oversubscribe -n 4 --per-node 2 "$work/check.$mpi" collectives || return
+        fiber_run 0 --oversubscribe -vvv -n 4 --per-node 2 "$work/check.$mpi" collectives || return
         says 'collectives: 4 ranks agree' || return
+        says ': request 1: a fence of 2 agents' || return
+        says ': request 1 is answered: ' || return
     done
 }
 
