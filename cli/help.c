@@ -208,7 +208,7 @@ static void put_others(FILE *out, const struct cli_command *c, int width)
 /* ---- The subcommand ---- */
 
 const char cli_launchers[] =
-    "mpirun mpiexec mpiexec.hydra orterun prterun torchrun srun horovodrun";
+    "mpirun mpiexec mpiexec.hydra orterun prterun torchrun srun horovodrun deepspeed";
 
 static int run_help(const struct cli_args *args)
 {

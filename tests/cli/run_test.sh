@@ -111,6 +111,7 @@ chmod +x mpirun
 check 0 '' 'is a launcher itself, and each of the 2 ranks starts a run of its own: omit mpirun' run -n 2 ./mpirun -np 2 x
 check 0 '' '^' run -q -n 2 ./mpirun -np 2 x
 check 0 '' '^' run -n 1 ./mpirun -np 2 x
+check 0 '.*' 'omit deepspeed, and use fiber run -n 2 PROGRAM' run --dry-run -n 2 deepspeed x.py
 check 0 '.*' 'omit torch.distributed.run' run --dry-run -n 2 python3 -m torch.distributed.run x.py
 check 2 '' 'did you mean --timeout' run --timout 3 true
 check 2 '' '^fiber: --grace: grace is ' run --grace 2h true
