@@ -6,7 +6,8 @@
  * So env:// works unmodified, the store outlives every rank, and no port of a rank has to be free
  * or reachable from elsewhere. Most versions of torch look at that variable for every address (pull
  * request 192113 of torch), so a program that chooses one itself (MASTER_PORT, tcp://) waits for a
- * store that nobody serves; its user can set the variable to False. torch prefixes the keys of a
+ * store that nobody serves; its user can set the variable to False. Then rank 0 does serve the
+ * store, so MASTER_ADDR and MASTER_PORT stay as the user has set them. torch prefixes the keys of a
  * restart with TORCHELASTIC_RESTART_COUNT; here a restart also has a store of its own.
  *
  * The names are those of torch/distributed/elastic/agent/server/local_elastic_agent.py and
@@ -16,9 +17,20 @@
 #include "mpi_bridge/bridge.h"
 #include "mpi_bridge/proxy.h"
 
+#include <string.h>
+
+/* Whether the user has said that the program serves the store. torch compares in the same way. */
+static bool serves_itself(const struct fbr_env *env)
+{
+    const char *agent = fbr_env_get(env, "TORCHELASTIC_USE_AGENT_STORE");
+
+    return agent && strcmp(agent, "True") != 0;
+}
+
 static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, uint32_t rank,
                       struct fbr_env *env, int *fd, struct fbr_error *err)
 {
+    static const char *const address[] = {"MASTER_ADDR=", "MASTER_PORT=", NULL};
     uint32_t node = (uint32_t)job->node, local;
     uint16_t port;
     int rc = fbr_lo_proxy_port(b, job, "tcpstore", &port, err);
@@ -26,8 +38,10 @@ static int torch_rank(struct fbr_bridge *b, const struct fbr_bridge_job *job, ui
     if (rc < 0)
         return fbr_wrap(err, "torch");
     local = rank - job->first[node];
-    fbr_env_set(env, "MASTER_ADDR", "127.0.0.1");
-    fbr_env_set(env, "MASTER_PORT", "%u", port);
+    if (!serves_itself(env))
+        fbr_env_drop(env, address);
+    fbr_env_default(env, "MASTER_ADDR", "127.0.0.1");
+    fbr_env_default(env, "MASTER_PORT", "%u", port);
     fbr_env_set(env, "RANK", "%u", rank);
     fbr_env_set(env, "WORLD_SIZE", "%u", job->size);
     /* Programs call torch.cuda.set_device(LOCAL_RANK). A rank with GPUs of its own sees no

@@ -169,7 +169,8 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
          "DIR is a directory of the image."},
         {"client socket has timed out",
          "If the program chooses the address of torch's store itself (MASTER_PORT, tcp://), "
-         "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then."},
+         "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then, "
+         "between hosts at -x MASTER_ADDR=HOST -x MASTER_PORT=PORT."},
         {"write_line failure : Bad file descriptor", /* of MPICH */
          "The process that started the MPI program has closed its descriptors, as Python's "
          "subprocess does: use -x FIBER_PMI=port."},

@@ -38,7 +38,7 @@ static int look(void **state)
 
 static void test_the_variables(void **state)
 {
-    static char *const given[] = {"NCCL_ASYNC_ERROR_HANDLING=0", "RANK=77", NULL};
+    static char *const given[] = {"NCCL_ASYNC_ERROR_HANDLING=0", "RANK=77", "MASTER_ADDR=h1", NULL};
     static const char *const expected[][2] = {
         {"MASTER_ADDR", "127.0.0.1"},
         {"RANK", "2"},
@@ -73,7 +73,8 @@ static void test_the_variables(void **state)
 
 static void test_a_program_that_serves_its_own_store_can_say_so(void **state)
 {
-    static char *const given[] = {"TORCHELASTIC_USE_AGENT_STORE=False", NULL};
+    static char *const given[] = {"TORCHELASTIC_USE_AGENT_STORE=False", "MASTER_ADDR=h1",
+                                  "MASTER_PORT=29500", NULL};
     struct bridge_host *h = host_open(1);
     struct fbr_env e;
     uint32_t id;
@@ -82,6 +83,8 @@ static void test_a_program_that_serves_its_own_store_can_say_so(void **state)
     id = host_job(h, (uint32_t[HOST_AGENTS]){2});
     assert_int_equal(host_env(h, id, 1, given, &e, NULL, NULL), 0);
     assert_string_equal(fbr_env_get(&e, "TORCHELASTIC_USE_AGENT_STORE"), "False");
+    assert_string_equal(fbr_env_get(&e, "MASTER_ADDR"), "h1");
+    assert_string_equal(fbr_env_get(&e, "MASTER_PORT"), "29500");
     fbr_env_fini(&e);
     host_close(h);
 }
