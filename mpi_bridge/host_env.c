@@ -218,10 +218,16 @@ void fbr_rank_env(const struct fbr_probe *p, const struct fbr_rank_use *use, str
 void fbr_rank_env_drop_outer(struct fbr_env *e)
 {
     /* By SLURM_PROCID JAX would take all ranks of a node for the step's one task, and give them the
-     * same GPU. */
-    static const char *const outer[] = {
-        "FIBER_TICKET=",  "FIBER_RANK_RESTARTS=", "FIBER_LAST_FAILURE=",           "SLURM_PROCID=",
-        "SLURM_LOCALID=", "SLURM_NODEID=",        "TORCHELASTIC_USE_AGENT_STORE=", NULL};
+     * same GPU. By orte_hnp_uri it takes Fiber for mpirun, if the user asks for that. */
+    static const char *const outer[] = {"FIBER_TICKET=",
+                                        "FIBER_RANK_RESTARTS=",
+                                        "FIBER_LAST_FAILURE=",
+                                        "SLURM_PROCID=",
+                                        "SLURM_LOCALID=",
+                                        "SLURM_NODEID=",
+                                        "TORCHELASTIC_USE_AGENT_STORE=",
+                                        "OMPI_MCA_orte_hnp_uri=",
+                                        NULL};
 
     fbr_env_drop(e, outer);
 }
@@ -244,7 +250,6 @@ void fbr_rank_env_drop_servers(struct fbr_env *e)
                                           "PMI2_SUN_PATH=",
                                           "PMI2_CONNECT_TO_SERVER=",
                                           "OMPI_MCA_orte_local_daemon_uri=",
-                                          "OMPI_MCA_orte_hnp_uri=",
                                           "OMPI_MCA_orte_launch=",
                                           "OMPI_MCA_orte_jobfam_session_dir=",
                                           "OMPI_MCA_orte_top_session_dir=",

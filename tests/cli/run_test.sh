@@ -10,6 +10,7 @@
     check 0 '[01] [01] ' '^' run -np 2 -q sh -c 'echo $FIBER_RANK'
     check 0 '\[0\] x ' '^' run --tag -n 1 echo x
     check 0 'yes/pmi ob1 ' '^' run -x A=yes --genv B pmi --mca pml ob1 sh -c 'echo $A/$B $OMPI_MCA_pml'
+    check 0 '0 ' '^' run -n 1 --mca orte_hnp_uri 0 printenv OMPI_MCA_orte_hnp_uri
     printf '# of a test\nA=x "y"\nB=2\n\nPATH\n' >a.env
     check 0 'x "y"/3 ' '^' run -x B=1 -x B=3 --env-file a.env sh -c 'echo "$A/$B"'
     printf 'PMI_SPAWNED=1\nPMI_FD=7\nPMIX_DSTORE_X=y\nPMIX_SERVER_URI9=z\nPMI_A=b\n' >outer.env # `env` under mpirun
