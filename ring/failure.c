@@ -171,6 +171,9 @@ static const char *explain_code(const struct ring_job *j, uint32_t rank, int cod
          "If the program chooses the address of torch's store itself (MASTER_PORT, tcp://), "
          "use -x TORCHELASTIC_USE_AGENT_STORE=False: its own rank 0 serves the store then, "
          "between hosts at -x MASTER_ADDR=HOST -x MASTER_PORT=PORT."},
+        {"Number of processes must be defined", /* of JAX */
+         "For jax.distributed.initialize() without arguments use --mca orte_hnp_uri 0, or pass "
+         "num_processes and process_id to it."},
         {"write_line failure : Bad file descriptor", /* of MPICH */
          "The process that started the MPI program has closed its descriptors, as Python's "
          "subprocess does: use -x FIBER_PMI=port."},

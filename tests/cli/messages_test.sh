@@ -43,6 +43,8 @@ fi
         run -n 1 sh -c 'echo "x: error while loading shared libraries: libx.so: gone" >&2; exit 127'
     check 1 'T: The client socket has timed out [^|]*\|fiber: [^|]* code 1\.\|fiber: [^|]* -x TORCHELASTIC_USE_AGENT_STORE=False: [^|]*\|' \
         run -n 1 sh -c 'echo "T: The client socket has timed out after 15s while trying to connect to (localhost, 29500)." >&2; exit 1'
+    check 1 'ValueError: [^|]*\|fiber: [^|]* code 1\.\|fiber: [^|]* --mca orte_hnp_uri 0, [^|]*\|' \
+        run -n 1 sh -c 'echo "ValueError: Number of processes must be defined." >&2; exit 1'
     check 125 "fiber: [^|]* in PATH or in the working directory\\.\\|" run -n 1 nosuchprog
     check 125 'fiber: [^|]* its working directory /nonexist: No such file or directory\.\|' run --workdir /nonexist -n 1 true
     check 2 'fiber: there is no option --bogus\|Try `fiber help run`\.\|' run --bogus true
