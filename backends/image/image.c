@@ -1,7 +1,7 @@
 /* image.c - writes the archive of an image.
  *
- * The archive contains another archive: the layer is a tar file, whose size and digest stand before
- * its bytes in the outer archive. So the layer is made twice from the same files, first for the
+ * The archive contains other archives: a layer is a tar file, whose size and digest stand before
+ * its bytes in the outer archive. So a layer is made twice from the same files, first for the
  * digest, then for the archive.
  *
  * Times are 0, except for Python's sources: a compiled file (.pyc) is valid only for a source of
@@ -138,7 +138,14 @@ static void tar_free(struct archive *a, struct sink *s, int rc)
     archive_write_free(a);
 }
 
-/* ---- The layer ---- */
+/* ---- A layer ---- */
+
+/* Returns the layer of a file: 0 for libraries and packages, which seldom change, 1 for the rest.
+ * The path alone decides, so that the same files give the same layers. */
+static int layer_of(const char *path)
+{
+    return strncmp(path, "/usr/", 5) != 0 && !strstr(path, "/lib/") && !strstr(path, "/lib64/");
+}
 
 static int changed(const char *path, struct fbr_error *err)
 {
@@ -235,7 +242,7 @@ static bool is_ascii(const char *text)
     return true;
 }
 
-static int put_layer(struct fbr_image *i, struct sink *s, struct fbr_error *err)
+static int put_layer(struct fbr_image *i, int layer, struct sink *s, struct fbr_error *err)
 {
     const struct fbr_file *const *files;
     struct archive *a;
@@ -245,26 +252,28 @@ static int put_layer(struct fbr_image *i, struct sink *s, struct fbr_error *err)
 
     files = fbr_closure_files(i->closure, &n);
     for (size_t k = 0; files && k < n; k++)
-        raw = raw || !is_ascii(files[k]->path) || !is_ascii(files[k]->target);
+        if (layer_of(files[k]->path) == layer)
+            raw = raw || !is_ascii(files[k]->path) || !is_ascii(files[k]->target);
     a = tar_new(s, raw);
     if (!a || !files)
         rc = fbr_fail(err, -ENOMEM, "out of memory");
     for (size_t k = 0; k < n && rc == 0; k++)
-        rc = image_put_file(a, files[k]->path + 1, files[k], err);
+        if (layer_of(files[k]->path) == layer)
+            rc = image_put_file(a, files[k]->path + 1, files[k], err);
     if (rc == 0 && archive_write_close(a) != ARCHIVE_OK)
-        rc = image_tar_failed(a, "the layer", err);
+        rc = image_tar_failed(a, "a layer", err);
     tar_free(a, s, rc);
     return rc;
 }
 
-/* Writes the layer, and computes its digest meanwhile. */
-static int digest_layer(struct fbr_image *i, struct sink *s, char digest[IMAGE_DIGEST],
+/* Writes a layer, and computes its digest meanwhile. */
+static int digest_layer(struct fbr_image *i, int layer, struct sink *s, char digest[IMAGE_DIGEST],
                         struct fbr_error *err)
 {
     int rc;
 
     s->md = digest_new();
-    rc = s->md ? put_layer(i, s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
+    rc = s->md ? put_layer(i, layer, s, err) : fbr_fail(err, -ENOMEM, "no memory for a digest");
     if (rc == 0)
         rc = digest_end(s->md, digest, err);
     EVP_MD_CTX_free(s->md);
@@ -274,32 +283,32 @@ static int digest_layer(struct fbr_image *i, struct sink *s, char digest[IMAGE_D
 /* ---- The archive ---- */
 
 struct parts {
-    char layer[IMAGE_DIGEST], config[IMAGE_DIGEST], manifest[IMAGE_DIGEST];
-    uint64_t layer_len;
+    struct image_layer layers[IMAGE_LAYERS];
+    char config[IMAGE_DIGEST], manifest[IMAGE_DIGEST];
     char *config_text, *manifest_text, *index_text, *docker_text;
 };
 
 static int make_parts(struct fbr_image *i, struct parts *p, const char *tagged, const char *whole,
                       struct fbr_error *err)
 {
-    struct sink s = {.fd = -1};
-    int rc;
-
     fbr_closure_measure(i->closure);
-    rc = digest_layer(i, &s, p->layer, err);
-    if (rc < 0)
-        return rc;
-    p->layer_len = s.bytes;
-    p->config_text = image_config(i, p->layer, err);
+    for (int k = 0; k < IMAGE_LAYERS; k++) {
+        struct sink s = {.fd = -1};
+        int rc = digest_layer(i, k, &s, p->layers[k].digest, err);
+
+        if (rc < 0)
+            return rc;
+        p->layers[k].len = s.bytes;
+    }
+    p->config_text = image_config(i, p->layers, err);
     if (!p->config_text || image_digest(p->config_text, strlen(p->config_text), p->config, err) < 0)
         return err->code;
-    p->manifest_text =
-        image_manifest(p->config, strlen(p->config_text), p->layer, p->layer_len, err);
+    p->manifest_text = image_manifest(p->config, strlen(p->config_text), p->layers, err);
     if (!p->manifest_text ||
         image_digest(p->manifest_text, strlen(p->manifest_text), p->manifest, err) < 0)
         return err->code;
     p->index_text = image_index(p->manifest, strlen(p->manifest_text), whole, err);
-    p->docker_text = image_docker(p->config, p->layer, tagged, err);
+    p->docker_text = image_docker(p->config, p->layers, tagged, err);
     return p->index_text && p->docker_text ? 0 : err->code;
 }
 
@@ -320,22 +329,22 @@ static int put_blob(struct archive *a, const char *digest, const char *text, str
     return put_document(a, name, text, err);
 }
 
-/* Writes the layer again, and checks that the files still give the same bytes. */
-static int put_layer_blob(struct fbr_image *i, struct archive *a, const struct sink *s,
-                          const struct parts *p, struct fbr_error *err)
+/* Writes a layer again, and checks that the files still give the same bytes. */
+static int put_layer_blob(struct fbr_image *i, struct archive *a, const struct sink *s, int layer,
+                          const struct image_layer *made, struct fbr_error *err)
 {
-    const struct fbr_file blob = {.kind = FBR_FILE_REGULAR, .mode = 0644, .size = p->layer_len};
-    struct sink layer = {.outer = a, .most = p->layer_len};
+    const struct fbr_file blob = {.kind = FBR_FILE_REGULAR, .mode = 0644, .size = made->len};
+    struct sink inner = {.outer = a, .most = made->len};
     char name[IMAGE_BLOB], digest[IMAGE_DIGEST];
     int rc;
 
-    image_blob(p->layer, name);
+    image_blob(made->digest, name);
     if ((rc = put_header(a, name, &blob, err)) < 0)
         return rc;
-    rc = digest_layer(i, &layer, digest, err);
+    rc = digest_layer(i, layer, &inner, digest, err);
     if (rc < 0 && s->failed) /* the reason */
         return image_tar_failed(a, "the image", err);
-    return rc < 0 || strcmp(digest, p->layer) == 0 ? rc : changed("one of its files", err);
+    return rc < 0 || strcmp(digest, made->digest) == 0 ? rc : changed("one of its files", err);
 }
 
 static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *s,
@@ -351,9 +360,12 @@ static int put_archive(struct fbr_image *i, const struct parts *p, struct sink *
     if ((rc = put_header(a, "blobs", &folder, err)) < 0 ||
         (rc = put_header(a, "blobs/sha256", &folder, err)) < 0 ||
         (rc = put_blob(a, p->config, p->config_text, err)) < 0 ||
-        (rc = put_blob(a, p->manifest, p->manifest_text, err)) < 0 ||
-        (rc = put_layer_blob(i, a, s, p, err)) < 0 ||
-        (rc = put_document(a, "index.json", p->index_text, err)) < 0 ||
+        (rc = put_blob(a, p->manifest, p->manifest_text, err)) < 0)
+        goto done;
+    for (int k = 0; k < IMAGE_LAYERS; k++)
+        if ((rc = put_layer_blob(i, a, s, k, &p->layers[k], err)) < 0)
+            goto done;
+    if ((rc = put_document(a, "index.json", p->index_text, err)) < 0 ||
         (rc = put_document(a, "manifest.json", p->docker_text, err)) < 0 ||
         (rc = put_document(a, "oci-layout", layout, err)) < 0)
         goto done;

@@ -1,11 +1,12 @@
-/* image.h - container images without a registry, a Dockerfile or an engine: an archive of one layer
- * with the files that programs need (closure.h), at their paths on this machine.
+/* image.h - container images without a registry, a Dockerfile or an engine: an archive of two
+ * layers with the files that programs need (closure.h), at their paths on this machine. The lower
+ * layer has the libraries and packages: engines and registries keep it when the program changes.
  *
  * The archive is an OCI image layout (image-spec 1.0) with the manifest.json of `docker save` in
  * it, so `docker load`, `podman load` and `ctr images import` accept it. The same files give the
  * same bytes: entries are sorted, times and owners are 0.
  *
- * The layer is never held in memory: the files are read twice, once for its digest and once for the
+ * A layer is never held in memory: the files are read twice, once for its digest and once for the
  * archive. A file that changes in between is an error.
  *
  * Any thread but the loop thread, because the functions read files; one thread at a time per image.
@@ -44,7 +45,7 @@ struct fbr_image_spec {
 struct fbr_image_facts {
     /* of the plan: made from the paths, sizes and times of the files, and from the options */
     const char *id;
-    size_t files;                       /* number of entries of the layer */
+    size_t files;                       /* number of entries of the layers */
     const struct fbr_file *const *list; /* the entries; valid until the image is closed */
     char *const *notes;                 /* for the user, NULL-terminated; NULL: none */
     uint64_t bytes;                     /* of the files */

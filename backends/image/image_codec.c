@@ -139,7 +139,8 @@ static const char *architecture(const struct utsname *u)
     return u->machine;
 }
 
-char *image_config(const struct fbr_image *i, const char *layer, struct fbr_error *err)
+char *image_config(const struct fbr_image *i, const struct image_layer *layers,
+                   struct fbr_error *err)
 {
     struct json_t *config = fbr_json_pack("{}");
     struct utsname u;
@@ -157,11 +158,13 @@ char *image_config(const struct fbr_image *i, const char *layer, struct fbr_erro
         return NULL;
     }
     uname(&u);
-    return print(fbr_json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:[s]}, s:[{s:s, s:s}]}", "created",
-                               NEVER, "architecture", architecture(&u), "os", "linux", "config",
-                               config, "rootfs", "type", "layers", "diff_ids", layer, "history",
-                               "created", NEVER, "created_by", "fiber image"),
-                 err);
+    return print(
+        fbr_json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:[s, s]}, s:[{s:s, s:s}, {s:s, s:s}]}",
+                      "created", NEVER, "architecture", architecture(&u), "os", "linux", "config",
+                      config, "rootfs", "type", "layers", "diff_ids", layers[0].digest,
+                      layers[1].digest, "history", "created", NEVER, "created_by", "fiber image",
+                      "created", NEVER, "created_by", "fiber image"),
+        err);
 }
 
 void image_blob(const char *digest, char out[IMAGE_BLOB])
@@ -169,16 +172,19 @@ void image_blob(const char *digest, char out[IMAGE_BLOB])
     snprintf(out, IMAGE_BLOB, "blobs/sha256/%s", strchr(digest, ':') + 1);
 }
 
-char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
+char *image_manifest(const char *config, size_t config_len, const struct image_layer *layers,
                      struct fbr_error *err)
 {
-    return print(fbr_json_pack("{s:i, s:s, s:{s:s, s:s, s:I}, s:[{s:s, s:s, s:I}]}",
+    static const char tar[] = "application/vnd.oci.image.layer.v1.tar";
+
+    return print(fbr_json_pack("{s:i, s:s, s:{s:s, s:s, s:I}, s:[{s:s, s:s, s:I}, "
+                               "{s:s, s:s, s:I}]}",
                                "schemaVersion", 2, "mediaType",
                                "application/vnd.oci.image.manifest.v1+json", "config", "mediaType",
                                "application/vnd.oci.image.config.v1+json", "digest", config, "size",
-                               (long long)config_len, "layers", "mediaType",
-                               "application/vnd.oci.image.layer.v1.tar", "digest", layer, "size",
-                               (long long)layer_len),
+                               (long long)config_len, "layers", "mediaType", tar, "digest",
+                               layers[0].digest, "size", (long long)layers[0].len, "mediaType", tar,
+                               "digest", layers[1].digest, "size", (long long)layers[1].len),
                  err);
 }
 
@@ -196,13 +202,15 @@ char *image_index(const char *manifest, size_t manifest_len, const char *whole,
                  err);
 }
 
-char *image_docker(const char *config, const char *layer, const char *tagged, struct fbr_error *err)
+char *image_docker(const char *config, const struct image_layer *layers, const char *tagged,
+                   struct fbr_error *err)
 {
-    char config_path[IMAGE_BLOB], layer_path[IMAGE_BLOB];
+    char config_path[IMAGE_BLOB], below[IMAGE_BLOB], above[IMAGE_BLOB];
 
     image_blob(config, config_path);
-    image_blob(layer, layer_path);
-    return print(fbr_json_pack("[{s:s, s:[s], s:[s]}]", "Config", config_path, "RepoTags", tagged,
-                               "Layers", layer_path),
+    image_blob(layers[0].digest, below);
+    image_blob(layers[1].digest, above);
+    return print(fbr_json_pack("[{s:s, s:[s], s:[s, s]}]", "Config", config_path, "RepoTags",
+                               tagged, "Layers", below, above),
                  err);
 }

@@ -16,7 +16,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/environ.h"
 
-#define ID_FORMAT 1 /* increased when the same plan makes another image */
+#define ID_FORMAT 2 /* increased when the same plan makes another image */
 #define LIBRARY_PATH "LD_LIBRARY_PATH"
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 

@@ -8,7 +8,14 @@
 #define IMAGE_DIGEST 72 /* "sha256:", 64 digits, NUL */
 #define IMAGE_BLOB 80   /* "blobs/sha256/", 64 digits, NUL */
 
+#define IMAGE_LAYERS 2 /* libraries and packages; the rest */
+
 struct archive;
+
+struct image_layer {
+    char digest[IMAGE_DIGEST];
+    uint64_t len; /* bytes of its archive */
+};
 
 struct fbr_image {
     struct fbr_closure *closure;
@@ -20,13 +27,14 @@ struct fbr_image {
 };
 
 /* Make the documents of the archive, for free(). NULL and a message. */
-char *image_config(const struct fbr_image *i, const char *layer, struct fbr_error *err);
-char *image_manifest(const char *config, size_t config_len, const char *layer, uint64_t layer_len,
+char *image_config(const struct fbr_image *i, const struct image_layer *layers,
+                   struct fbr_error *err);
+char *image_manifest(const char *config, size_t config_len, const struct image_layer *layers,
                      struct fbr_error *err);
 char *image_index(const char *manifest, size_t manifest_len, const char *whole,
                   struct fbr_error *err);
 /* Writes the manifest that `docker load` reads. */
-char *image_docker(const char *config, const char *layer, const char *tagged,
+char *image_docker(const char *config, const struct image_layer *layers, const char *tagged,
                    struct fbr_error *err);
 
 /* Names the place in the archive of the bytes with that digest. */

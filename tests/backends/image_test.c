@@ -214,7 +214,7 @@ static void make_program(void)
     elf_file_write(in_root("/lib/liba.so"), &(struct elf_file){.soname = "liba.so"});
 }
 
-static void test_the_documents_agree_with_each_other_and_with_the_layer(void **state)
+static void test_the_documents_agree_with_each_other_and_with_the_layers(void **state)
 {
     const char *files[] = {in_root("/train"), NULL}, *env[] = {"A=b=c", NULL};
     struct fbr_image_facts facts;
@@ -253,13 +253,16 @@ static void test_the_documents_agree_with_each_other_and_with_the_layer(void **s
     assert_string_equal(text_of(fbr_json_at(config, "config", "Env", NULL), 1), "A=b=c");
     assert_string_equal(fbr_json_text(config, "config", "WorkingDir", NULL), "/a place");
     assert_string_equal(fbr_json_text(config, "os", NULL), "linux");
-    layer_path = text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), 0);
-    digest = text_of(fbr_json_at(config, "rootfs", "diff_ids", NULL), 0);
-    assert_string_equal(strrchr(layer_path, '/') + 1, digest + strlen("sha256:"));
-    free(member(tar, size, layer_path, &len));
-    assert_int_equal(
-        fbr_json_int(fbr_json_item(fbr_json_at(manifest, "layers", NULL), 0), -1, "size", NULL),
-        len);
+    for (size_t k = 0; k < 2; k++) {
+        const struct json_t *layer = fbr_json_item(fbr_json_at(manifest, "layers", NULL), k);
+
+        layer_path = text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), k);
+        digest = text_of(fbr_json_at(config, "rootfs", "diff_ids", NULL), k);
+        assert_string_equal(strrchr(layer_path, '/') + 1, digest + strlen("sha256:"));
+        assert_string_equal(fbr_json_text(layer, "digest", NULL), digest);
+        free(member(tar, size, layer_path, &len));
+        assert_int_equal(fbr_json_int(layer, -1, "size", NULL), len);
+    }
     fbr_json_free(docker);
     fbr_json_free(index);
     fbr_json_free(manifest);
@@ -268,15 +271,15 @@ static void test_the_documents_agree_with_each_other_and_with_the_layer(void **s
     fbr_image_close(i);
 }
 
-/* The layer of an archive. */
-static char *layer_of(const char *name, size_t *len)
+/* Layer number `at` of an archive. */
+static char *layer_of(const char *name, size_t at, size_t *len)
 {
     size_t size;
     char *tar = read_file(name, &size), *layer;
     struct json_t *docker = document(tar, size, "manifest.json");
 
     layer =
-        member(tar, size, text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), 0), len);
+        member(tar, size, text_of(fbr_json_at(fbr_json_item(docker, 0), "Layers", NULL), at), len);
     assert_non_null(layer);
     fbr_json_free(docker);
     free(tar);
@@ -300,7 +303,7 @@ static void test_the_layer_has_the_files_without_owners_and_times(void **state)
     assert_int_equal(symlink("m.py", in_root("/d/link.py")), 0);
     i = open_image(&(struct fbr_image_spec){.files = files});
     write_image(i, "/a.tar");
-    layer = layer_of("/a.tar", &len);
+    layer = layer_of("/a.tar", 1, &len);
     assert_int_equal(archive_read_support_format_tar(a), ARCHIVE_OK);
     assert_int_equal(archive_read_open_memory(a, layer, len), ARCHIVE_OK);
     while (archive_read_next_header(a, &e) == ARCHIVE_OK) {
@@ -327,6 +330,41 @@ static void test_the_layer_has_the_files_without_owners_and_times(void **state)
     archive_read_free(a);
     free(layer);
     fbr_image_close(i);
+}
+
+/* So an engine or a registry gets the large layer once. */
+static void test_a_program_that_changes_leaves_the_layer_of_the_libraries(void **state)
+{
+    const char *files[] = {in_root("/train"), NULL};
+    char *old[2], *layer, *found;
+    size_t len[2], n;
+    struct fbr_image *i;
+
+    make_program();
+    for (int turn = 0; turn < 2; turn++) {
+        i = open_image(&(struct fbr_image_spec){.files = files});
+        write_image(i, turn ? "/b.tar" : "/a.tar");
+        fbr_image_close(i);
+        elf_file_write(in_root("/train"), &(struct elf_file){.runpath = "$ORIGIN/lib:/another",
+                                                             .needed = {"liba.so"}});
+    }
+    for (size_t k = 0; k < 2; k++)
+        old[k] = layer_of("/a.tar", k, &len[k]);
+    layer = layer_of("/b.tar", 0, &n);
+    assert_int_equal(n, len[0]);
+    assert_memory_equal(layer, old[0], n);
+    free(layer);
+    found = member(old[0], len[0], in_root("/lib/liba.so") + 1, &n);
+    assert_non_null(found);
+    free(found);
+    found = member(old[1], len[1], in_root("/train") + 1, &n);
+    assert_non_null(found);
+    free(found);
+    layer = layer_of("/b.tar", 1, &n);
+    assert_true(n != len[1] || memcmp(layer, old[1], n) != 0);
+    free(layer);
+    for (size_t k = 0; k < 2; k++)
+        free(old[k]);
 }
 
 static void test_the_same_files_give_the_same_bytes_and_id(void **state)
@@ -406,7 +444,7 @@ static void test_a_log_may_grow_meanwhile(void **state)
     i = open_image(&(struct fbr_image_spec){.files = files, .more = more});
     write_text("/log", "one two");
     write_image(i, "/a.tar");
-    layer = layer_of("/a.tar", &len);
+    layer = layer_of("/a.tar", 1, &len);
     assert_int_equal(archive_read_support_format_tar(a), ARCHIVE_OK);
     assert_int_equal(archive_read_open_memory(a, layer, len), ARCHIVE_OK);
     while (!found && archive_read_next_header(a, &e) == ARCHIVE_OK)
@@ -500,7 +538,8 @@ int main(void)
         cmocka_unit_test(test_names_that_are_good),
         cmocka_unit_test(test_names_that_are_none),
         cmocka_unit_test(test_the_longest_name_is_whole),
-        CASE(test_the_documents_agree_with_each_other_and_with_the_layer),
+        CASE(test_the_documents_agree_with_each_other_and_with_the_layers),
+        CASE(test_a_program_that_changes_leaves_the_layer_of_the_libraries),
         CASE(test_the_layer_has_the_files_without_owners_and_times),
         CASE(test_the_same_files_give_the_same_bytes_and_id),
         CASE(test_a_file_that_changes_meanwhile_is_told),

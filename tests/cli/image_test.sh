@@ -48,9 +48,11 @@ for member in oci-layout index.json manifest.json; do
 done
 tar -xOf x.tar manifest.json | grep -q '"RepoTags":\["x:1"\]' || complain "the archive has another name"
 tar -xf x.tar
-layer=$(sed -n 's/.*"Layers":\["\([^"]*\)".*/\1/p' manifest.json)
-[ "$(sha256sum <"$layer" | cut -d' ' -f1)" = "${layer##*/}" ] || complain "the layer is not what its name says"
-tar -tf "$layer" >inside
+mapfile -t layers < <(sed 's/.*"Layers"//' manifest.json | grep -o 'blobs/sha256/[0-9a-f]*')
+for layer in "${layers[@]}"; do
+    [ "$(sha256sum <"$layer" | cut -d' ' -f1)" = "${layer##*/}" ] || complain "a layer is not what its name says"
+    tar -tf "$layer"
+done >inside
 for file in "${ls#/}" "${fiber#/}" "${TEST_BINARY_DIR#/}/fiber/crypto.so" etc/passwd tmp/; do
     grep -qx "$file" inside || complain "$file is not in the image"
 done
@@ -58,7 +60,8 @@ done
 ! ls x.tar.* 2>/dev/null || complain "an unfinished file was left"
 
 # what is in it runs; a sanitizer would miss /proc
-if [ "$(id -u)" = 0 ] && [ -z "${TEST_SANITIZER_OPTIONS:-}" ] && mkdir root && tar -xf "$layer" -C root; then
+if [ "$(id -u)" = 0 ] && [ -z "${TEST_SANITIZER_OPTIONS:-}" ] && mkdir root; then
+    for layer in "${layers[@]}"; do tar -xf "$layer" -C root; done
     chroot root "$fiber" version >out || complain "fiber does not run in the image"
     chroot root "$ls" /tmp >out || complain "ls does not run in the image"
 fi
