@@ -169,7 +169,8 @@ int fbr_fnref_resolve(const struct fbr_fnref *ref, void (**fn)(void), struct fbr
         return fbr_fail(
             err, -ESTALE,
             "the function is from build %s, and this program is build %s: both programs must be "
-            "the same build, with the same libraries loaded",
+            "the same build, with the same libraries loaded; if one is in an image, make the image "
+            "again",
             id_shorten(ref->id, ref->id_len, theirs), id_shorten(s.first.id, s.first.id_len, ours));
     if (module_is_system(&s.hit))
         return fbr_fail(err, -EPERM, "the function is in %s, not in the program's own code",

@@ -88,6 +88,7 @@ static void another_build_is_refused_with_both_ids(void **state)
     assert_non_null(strstr(err.text, "deadbeef"));
     assert_non_null(strstr(err.text, ours));
     assert_non_null(strstr(err.text, "same build"));
+    assert_non_null(strstr(err.text, "if one is in an image, make the image again"));
 }
 
 static void a_prefix_of_the_id_is_another_build(void **state)
