@@ -463,16 +463,20 @@ void fbr_process_resume_output(void *context)
  * has printed why. */
 static void explain_early_exit(struct fiber_process *p, int32_t code)
 {
+    const char *hint = "; does its main() call fiber_init() first?";
     char why[256];
 
+    if (code == CANNOT_START || code == NOT_EXECUTABLE)
+        hint = "";
+    else if (code == NOT_FOUND)
+        hint = "; is its program, with its libraries, there at the path that it has here?";
     if (code == FBR_EXIT_UNKNOWN)
         snprintf(why, sizeof(why), "ended before it joined, and its exit code is unknown");
     else if (code < 0)
         snprintf(why, sizeof(why), "was killed by signal %d (%s) before it joined", -code,
                  strsignal(-code));
     else
-        snprintf(why, sizeof(why), "exited with code %d before it joined%s", code,
-                 code == CANNOT_START ? "" : "; does its main() call fiber_init() first?");
+        snprintf(why, sizeof(why), "exited with code %d before it joined%s", code, hint);
     set_why(p, why);
 }
 

@@ -81,6 +81,8 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     const char *const loud[] = {"/bin/sh", "-c",
                                 "echo first; echo second >&2; printf third; exit 3", NULL};
     const char *const failed[] = {"/bin/sh", "-c", "echo fiber_init says why; exit 125", NULL};
+    const char *const lacking[] = {"/bin/sh", "-c", "echo libx.so: cannot open >&2; exit 127",
+                                   NULL};
     struct fiber_process *p = begin_command(quiet, 0);
 
     assert_int_equal(ended(p), CANNOT_START); /* its function has not run: not a success */
@@ -96,6 +98,12 @@ static void test_a_program_that_does_not_call_fiber_init(void **state)
     assert_int_equal(ended(p), CANNOT_START);
     assert_true(has(fiber_process_report(p), "exited with code 125 before it joined; its last",
                     "\n    fiber_init says why", NULL));
+    fiber_process_close(p);
+    p = begin_command(lacking, 0); /* as a loader or a shell ends */
+    assert_int_equal(ended(p), CANNOT_START);
+    assert_true(has(fiber_process_report(p),
+                    "exited with code 127 before it joined; is its program", "libraries",
+                    "\n    libx.so: cannot open", NULL));
     fiber_process_close(p);
 }
 
