@@ -113,10 +113,24 @@ def prepare(data):
         importing_main = False
 
 
+def checksum(path):
+    """Returns a checksum of a file, or None if there is none."""
+    from _imp import source_hash  # the import system has it already
+    try:
+        with open(path, "rb") as f:
+            return source_hash(0, f.read())
+    except (OSError, TypeError):
+        return None
+
+
 def take_over(data):
     """Takes what multiprocessing's own preparation does not have."""
     global locks
     locks = data["locks"]
+    path, theirs = data["main"]
+    if theirs and checksum(path) not in (theirs, None):
+        sys.stderr.write("fiber: warning: %s is not the file that its parent has: if it is in an image, make the image "
+                         "again\n" % path)
     name = data.get("init_main_from_name", "")
     if name.endswith("__main__"):  # it is not imported again; a main module without a name is a console's
         sys.modules["__main__"].__spec__ = type(sys.__spec__)(name, None)

@@ -188,6 +188,8 @@ def preparation(name, with_main=True):
     if not with_main or util.is_in_interactive_console():
         data.pop("init_main_from_path", None)  # "<stdin>" is not a file
         data.pop("init_main_from_name", None)  # nor is IPython the program
+    main = getattr(sys.modules["__main__"], "__file__", None) if with_main else None
+    data["main"] = main, _child.checksum(main)
     del data["start_method"]
     data["authkey"] = bytes(data["authkey"])
     data["settings"] = config.travelling()

@@ -287,3 +287,23 @@ if __name__ == "__main__":
     path.chmod(0o755)
     ran = python(str(path), "one", "-c")
     assert (ran.code, ran.out, ran.err) == (0, "main ['one', '-c']\n[1, 2]\nchild\n0\n", ""), ran
+
+
+def test_a_worker_says_that_its_main_module_is_another(program):
+    """It has one as an old image has it."""
+    ran = program("""
+        import fiber as mp
+
+        def f(x):
+            return x + 1
+
+        if __name__ == "__main__":
+            with mp.Pool(1, maxtasksperchild=1) as pool:
+                print(pool.map(f, [1]), flush=True)
+                with open(__file__) as file:
+                    text = file.read()
+                with open(__file__, "w") as file:
+                    file.write(text.replace("x + 1", "x + 2"))
+                print(pool.map(f, [1]))
+    """)
+    assert ran.out == "[2]\n[3]\n" and "prog.py is not the file that its parent has" in ran.err, ran
