@@ -40,7 +40,7 @@ unsigned long fbr_host_env_slack(uint32_t ranks, uint32_t cpus);
 struct fbr_rank_use {
     unsigned nodes;   /* nodes of its job */
     const char *shm;  /* a directory in /dev/shm for the job's files; NULL: none */
-    bool shares_cpus; /* other ranks are bound to the same processors */
+    bool shares_cpus; /* other ranks may run on its processors */
     bool survives;    /* it goes on after the death of others */
     const char *nic;  /* the nearest adapter of the fabric; NULL: not known */
 };

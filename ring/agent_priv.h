@@ -58,6 +58,7 @@ struct agent_job {
     uint32_t nlocal;
     struct agent_rank *ranks; /* [nlocal] */
     struct fbr_pin *pins;     /* [nlocal]; NULL: nothing is bound */
+    bool shares_cpus;         /* too few processors are free of other runs' bound ranks */
     char dir[256];
     struct fbr_bridge_rank *local;
     struct fbr_timer look;             /* looks for MPI in ranks that have not met a server */

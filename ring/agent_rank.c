@@ -196,6 +196,7 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     rc = plan_places(j, a->machine, wish, note, size, err);
     if (rc < 0 || a->claims < 0 || !add_cpus(j, &ours) || fbr_claim_take(a->claims, &ours) == 0)
         return rc;
+    j->shares_cpus = true;
     fbr_claim_others(a->claims, &others);
     fbr_cpuset_allowed(&others);
     if (chosen) {
@@ -209,12 +210,14 @@ static int plan_for_all(struct agent_job *j, struct fbr_pin_wish *wish, bool cho
     j->pins = NULL;
     if (moves)
         snprintf(note, size,
-                 "ranks are not bound: your other runs are bound to %u of the %u processors here",
+                 "ranks are not bound, and yield the processor when they wait: your other runs are "
+                 "bound to %u of the %u processors here",
                  fbr_cpuset_count(&others), a->limits.affinity);
     else /* other agents of our own run on this machine count as others */
-        snprintf(note, size,
-                 "ranks are not bound: another run of yours is bound to the processors that they "
-                 "need");
+        snprintf(
+            note, size,
+            "ranks are not bound, and yield the processor when they wait: another run of yours "
+            "is bound to the processors that they need");
     return 0;
 }
 
@@ -488,7 +491,7 @@ static void put_host(struct agent_rank *r, struct fbr_env *e)
     const struct fbr_pin *pin = j->pins ? &j->pins[r->rank - j->local[0].rank] : NULL;
     const struct fbr_rank_use use = {.nodes = j->job.info.nodes,
                                      .shm = a->shm[0] ? a->shm : NULL,
-                                     .shares_cpus = pin && pin->shared,
+                                     .shares_cpus = j->shares_cpus || (pin && pin->shared),
                                      .survives = a->order.survive,
                                      .nic = pin && pin->nic[0] ? pin->nic : NULL};
 
