@@ -132,7 +132,7 @@ static void on_cure(void *user, const char *text)
 static void find_cures(struct agent_job *j)
 {
     struct agent *a = j->agent;
-    uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+    uint32_t sharing = fbr_agent_job_sharing(j);
     const struct fbr_host_use use = {.ranks = j->nlocal,
                                      .nodes = j->job.info.nodes,
                                      .oversubscribed = sharing > a->cpus,

@@ -141,6 +141,9 @@ void fbr_agent_on_event(void *rank, const struct fbr_job_event *event);
 int fbr_agent_open_machine(struct agent *a, struct fbr_error *err);
 /* chooses processors for its ranks */
 int fbr_agent_job_place(struct agent_job *j, struct fbr_error *err);
+/* Ranks that share the processors of this host: those of the job and, if it was spawned, those that
+ * live here already. */
+uint32_t fbr_agent_job_sharing(const struct agent_job *j);
 void fbr_agent_job_unclaim(struct agent *a); /* after a job has left the list */
 int fbr_agent_rank_start(struct agent_rank *r);
 /* NULL: not on this agent */

@@ -282,18 +282,25 @@ static bool is_set(struct agent_rank *r, const char *name)
     return getenv(name) != NULL;
 }
 
+uint32_t fbr_agent_job_sharing(const struct agent_job *j)
+{
+    uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+    const struct agent_job *other;
+
+    DL_FOREACH(j->agent->jobs, other) /* the ranks that spawned these still live */
+        sharing += j->job.info.spawned && other != j ? other->nlocal : 0;
+    return sharing;
+}
+
 /* OpenMP, and libraries that count threads as OpenMP does, start a thread on each processor that
  * a rank may run on. This is right for a rank with processors of its own, and too many for ranks
  * that share theirs. */
 static void count_threads(struct agent_job *j)
 {
     struct agent *a = j->agent;
-    uint32_t before, sharing = fbr_ring_job_sharing(&j->job, j->job.info.node, &before);
+    uint32_t sharing = fbr_agent_job_sharing(j);
     unsigned wanted = a->order.wish.cpus_per_rank, share = 0;
-    const struct agent_job *other;
 
-    DL_FOREACH(a->jobs, other) /* the ranks that spawned these still live */
-        sharing += j->job.info.spawned && other != j ? other->nlocal : 0;
     if (sharing > 1 || fbr_cgroup_floats(&a->limits))
         share = a->cpus > sharing ? a->cpus / sharing : 1;
     for (uint32_t i = 0; i < j->nlocal; i++) {

@@ -64,6 +64,16 @@ test_spawned_ranks_merge() { # the same of MPICH 4.0 on UCX
     says 'merged 6'
 }
 
+test_a_spawned_rank_yields_to_those_that_are_there() {
+    [[ ${compilers[*]} == *openmpi* ]] || return 0
+    (
+        taskset -cp "$(grep -oP 'Cpus_allowed_list:\s*\K\d+' /proc/self/status)" "$BASHPID" >/dev/null
+        CHECK_SPAWN=1 fiber_run 0 -v -n 1 "$work/check.openmpi" spawn || return
+        says 'merged 2' || return
+        says 'more ranks than processors: OMPI_MCA_mpi_yield_when_idle=1'
+    )
+}
+
 test_ranks_within_mpirun_spawn_and_find_names() { # whose variables are for the ranks of its own job
     [[ ${compilers[*]} == *openmpi* ]] || return 0
     (
@@ -393,7 +403,8 @@ test_a_spawned_program_without_mpi_is_not_waited_for() {
 
 run_tests test_collectives_agree_on_one_host test_eight_oversubscribed_ranks_agree \
     test_collectives_agree_over_two_agents test_windows_work test_names_are_found_until_they_are_taken_back \
-    test_spawned_ranks_merge test_ranks_within_mpirun_spawn_and_find_names \
+    test_spawned_ranks_merge test_a_spawned_rank_yields_to_those_that_are_there \
+    test_ranks_within_mpirun_spawn_and_find_names \
     test_programs_spawned_together_are_told_apart test_groups_of_a_run_meet_at_a_port \
     test_a_port_or_name_of_another_run_is_refused_at_once test_a_rank_that_pmi_knew_is_not_replaced \
     test_a_rank_that_dies_before_mpi_init_is_replaced test_who_is_replaced_is_waited_for \
