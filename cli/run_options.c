@@ -198,7 +198,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
      .help = "ranks are numbered host by host. For fewer on each host, use --per-node or "
              "--map-by node"},
     {"bind-to-socket", 0, CLI_REFUSED,
-     .also = "npersocket ppr membind bysocket numa-binding numa_binding",
+     .also = "npersocket ntasks-per-socket ppr membind bysocket numa-binding numa_binding",
      .help = "use --bind-to package or numa, which also binds memory, --map-by "
              "package, or --map-by ppr:M:node"},
     {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
@@ -212,7 +212,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
      .help = "ranks of this host get the whole environment; to start with an empty "
              "one: env -i fiber run ..."},
     {"preload-binary", 0, CLI_REFUSED,
-     .also = "s preload-files path "
+     .also = "s preload-files path bcast send-libs "
              "set-cwd-to-session-dir",
      .help = "put it into a folder that the hosts share, or into the image"},
     {"display", 0, CLI_REFUSED, "X",
@@ -237,14 +237,17 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
              "for srun's distribution use --per-node"},
     {"partition", 0, CLI_REFUSED, "X",
      .also = "p account A qos exclusive reservation constraint C exclude "
-             "dependency comment contiguous licenses begin immediate exact overlap",
-     .help = "use the settings slurm_partition, slurm_account, slurm_qos and "
-             "slurm_options: FIBER_SLURM_PARTITION=X fiber run ..."},
+             "dependency comment contiguous licenses begin immediate exact overlap "
+             "mail-type mail-user signal nice hold deadline threads-per-core ntasks-per-core "
+             "mincpus switches tmp wckey cpu-freq gres-flags core-spec S time-min",
+     .help = "use the settings slurm_partition, slurm_account and slurm_qos, and slurm_options for "
+             "all others: FIBER_SLURM_OPTIONS=\"--nice=5 --comment=X\" fiber run ..."},
     {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
      .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
              "it"},
     {"gpus", 0, CLI_REFUSED, "N",
-     .also = "gres G gpus-per-node mem-per-cpu virtual-local-rank virtual_local_rank",
+     .also = "gres G gpus-per-node gpu-bind gpus-per-socket cpus-per-gpu mem-per-gpu mem-per-cpu "
+             "virtual-local-rank virtual_local_rank",
      .help = "use --gpus-per-rank and --mem"},
 };
 
