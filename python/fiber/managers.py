@@ -267,7 +267,7 @@ class _Connection:
     def send(self, message):
         """Sends an answer. Once it was sent, what was done is undone only if the caller cancels the call."""
         self.undo_sent = self.undo
-        self._conn.send(message)
+        self._conn.send(_with_traceback(message[1]) if message[0] == "#ERROR" else message)
         self.undo = None
 
     def is_given_up(self):
@@ -286,6 +286,22 @@ class _Connection:
     def served(cls):
         """The connection of this thread, or None."""
         return getattr(cls.current, "connection", None)
+
+
+def _with_traceback(error):
+    """Returns an answer with an exception whose cause is its traceback, as that of a pool's task.
+
+    There is nothing to see in one that a method in C has raised, and in that of an empty or a full queue.
+    """
+    if not error.__traceback__.tb_next or isinstance(error, (queue.Empty, queue.Full)):
+        return "#ERROR", error
+    from multiprocessing.pool import ExceptionWithTraceback, RemoteTraceback
+    error = ExceptionWithTraceback(error, error.__traceback__)
+    try:
+        loads(_pickling.dumps(error))
+    except Exception as problem:  # the caller gets these texts as a RemoteError
+        raise problem from RemoteTraceback(error.tb)
+    return "#ERROR", error
 
 
 LOOK_S = 0.2  # how often a wait looks whether it is given up

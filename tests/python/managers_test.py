@@ -102,6 +102,39 @@ def test_exceptions_come_across(manager):
         manager.list()[0]
 
 
+class Strict(Exception):
+    """It is unpickled with one argument, which fails."""
+
+    def __init__(self, reason, place):
+        super().__init__(reason)
+
+
+class Engine:
+
+    def stall(self):
+        raise ValueError("no fuel")
+
+    def break_down(self):
+        raise Strict("no oil", "here")
+
+
+class Engines(BaseManager):
+    pass
+
+
+Engines.register("Engine", Engine)
+
+
+def test_an_exception_tells_where_in_the_manager_it_was_raised():
+    with Engines() as engines:
+        engine = engines.Engine()
+        with pytest.raises(ValueError, match="no fuel") as caught:
+            engine.stall()
+        assert "in stall" in str(caught.value.__cause__)
+        with pytest.raises(managers.RemoteError, match="in break_down"):
+            engine.break_down()
+
+
 def test_locks_of_a_manager_have_the_rules_of_threading(manager):
     lock, rlock = manager.Lock(), manager.RLock()
     assert lock.acquire() and not lock.acquire(False) and not lock.acquire(True, 0.01)
@@ -744,8 +777,9 @@ def test_an_exception_is_raised_by_get(envs):
     env = envs.Env()
     bad, good = env.fail(), env.step(1)
     assert good.get() == 1
-    with pytest.raises(KeyError, match="no such action"):
+    with pytest.raises(KeyError, match="no such action") as caught:
         bad.get()
+    assert "in fail" in str(caught.value.__cause__)  # the traceback in the manager
 
 
 @pytest.mark.parametrize("by", [KeyboardInterrupt, TimeoutError])
