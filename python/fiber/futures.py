@@ -51,6 +51,9 @@ class _Future(concurrent.futures.Future):
             _core._fiber.stay()
             raise
 
+    def __reduce__(self):
+        raise TypeError("a future cannot be sent to another process: send its result()")
+
 
 class Executor(concurrent.futures.Executor):
     """Runs calls in the workers of a pool. Other keywords are the pool's."""

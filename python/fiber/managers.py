@@ -815,6 +815,9 @@ class Handle:
                 self._object = self._proxy._answer(kind, result)
         return self._object
 
+    def __reduce__(self):
+        raise TypeError("a handle cannot be sent to another process: send what its get() returns")
+
 
 class _Calls:
     """The calls on one connection that were not answered yet, in their order.

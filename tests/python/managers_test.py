@@ -838,6 +838,13 @@ def test_the_text_of_an_async_proxy_is_that_of_its_object(envs):
     assert str(env).endswith("'__str__()' failed>")
 
 
+def test_a_handle_is_no_argument(envs):
+    env = envs.Env()
+    with pytest.raises(TypeError, match=r"get\(\)"):
+        env.step(env.step(1))
+    assert env.step(env.step(1).get()).get() == 1
+
+
 def test_a_handle_has_a_timeout(envs):
     env = envs.Env()
     handle = env.hang()

@@ -272,6 +272,9 @@ def test_what_is_said_of_an_argument_that_cannot_be_pickled(pool):
         with pytest.raises(TypeError, match="cannot pickle 'generator' object") as caught:
             call()
         assert caught.value.__context__ is None
+    from fiber.futures import Executor
+    with Executor(1) as executor, pytest.raises(TypeError, match=r"result\(\)"):
+        pool.apply(square, (executor.submit(square, 2),))
     import multiprocessing.managers  # noqa: F401 - has reducers for views of dicts
 
     assert pool.apply(sum, ({1: 2}.keys(),)) == 1
