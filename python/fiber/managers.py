@@ -123,6 +123,18 @@ def _note_end(free):
         _of_ended.difference_update(wait(list(_of_ended), 0))  # poll() would ask each server, and one may be stopped
 
 
+_started = weakref.WeakValueDictionary()  # the address of a manager -> its process, which this process has started
+
+
+def _say_how_it_ended(error, address):
+    """An end of file gets a text: how the process of the manager has ended, as far as it is known here."""
+    if type(error) is EOFError and not error.args:
+        process = _started.get(address)
+        popen = process and process._popen
+        known = popen and popen.wait(2) is not None
+        error.args = (popen._handle.report() if known else "the process of the manager has ended",)
+
+
 class _Line:
     """The way of a thread's proxies to the server: a connection that has one call at a time.
 
@@ -179,9 +191,10 @@ class _Line:
         conn = self._busy.pop()
         try:
             answer = conn.recv_bytes()
-        except BaseException:
+        except BaseException as error:
             if self._greeting and self._cancel(conn):
                 self._put_back(conn)
+            _say_how_it_ended(error, self._to[0])
             raise
         self._put_back(conn)
         return loads(answer)
@@ -641,6 +654,7 @@ class BaseManager(mpm.BaseManager):
         finally:
             reader.close()
         self._process._config["daemon"] = True  # for our end: if its shutdown was lost, it is terminated, not waited for
+        _started[self._address] = self._process
         self._state.value = mpm.State.STARTED
         arguments = [self._process, self._address, self._authkey, self._state, self._Client]
         if hasattr(self, "_shutdown_timeout"):  # not in the first releases of 3.11
@@ -801,6 +815,7 @@ class Handle:
         """Waits for the answer and returns it, or raises the exception of the call. TimeoutError: it has not come."""
         self.wait(timeout)
         if self._error is not None:
+            _say_how_it_ended(self._error, self._proxy._token.address)
             raise self._error
         if self._answer is None:
             raise TimeoutError("the call was not answered within %s seconds" % timeout)

@@ -583,7 +583,7 @@ def test_the_death_of_the_manager_is_the_end_of_file():
     items, event = m.list(), m.Event()
     threading.Timer(0.2, m._process.kill).start()
     begin = time.monotonic()
-    with pytest.raises((EOFError, OSError)):
+    with pytest.raises(EOFError, match="killed by signal 9"):
         event.wait()
     assert time.monotonic() - begin < 30
     with pytest.raises((EOFError, OSError)):
@@ -903,3 +903,5 @@ def test_the_death_of_the_manager_ends_all_handles(envs):
     for handle in calls:
         with pytest.raises((EOFError, OSError)):
             handle.get(LONG)
+    with pytest.raises(EOFError, match="exited with code 1"):
+        calls[0].get()
