@@ -681,9 +681,11 @@ class BaseManager(mpm.BaseManager):
 
 def _first_message(reader, process):
     """Returns what a child says first. EOFError: it ended before."""
-    if reader not in wait([reader, process.sentinel]):
-        raise EOFError("the process of the manager ended before it was ready, with exit code %s" % process.exitcode)
-    return reader.recv()
+    with contextlib.suppress(EOFError):
+        if reader in wait([reader, process.sentinel]):
+            return reader.recv()
+    process.join(2)  # the end of the pipe may come before that of the process
+    raise EOFError("the process of the manager ended before it was ready, with exit code %s" % process.exitcode)
 
 
 def _pool(*args, **kwargs):

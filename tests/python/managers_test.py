@@ -322,7 +322,7 @@ def fail():
 
 
 def test_a_manager_that_cannot_start(capfd):
-    with pytest.raises(EOFError):
+    with pytest.raises(EOFError, match="exit code 1"):
         SyncManager().start(fail)
     for child in mp.active_children():
         child.join()
