@@ -139,7 +139,7 @@ int fbr_cpu_allocs_take(struct fbr_cpu_allocs *p, unsigned cpus, unsigned gpus,
 
     *out = NULL;
     if (gpus > p->facts.gpus)
-        return fbr_fail(err, -EINVAL, "asks for %u GPU%s, but this machine has %u", gpus,
+        return fbr_fail(err, -ENODEV, "asks for %u GPU%s, but this machine has %u", gpus,
                         gpus == 1 ? "" : "s", p->facts.gpus);
     memcpy(wish.visible, p->visible, sizeof(wish.visible));
     if (gpus && p->facts.gpus / gpus < room)

@@ -708,7 +708,8 @@ void fbr_job_start(void *arg)
     if (start(p, &err) == 0)
         goto done;
     if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it should have run on this host */
-        p->cannot_run = err.code == -ENOENT || err.code == -EACCES || err.code == -ENOEXEC;
+        p->cannot_run = err.code == -ENOENT || err.code == -EACCES || err.code == -ENOEXEC ||
+                        err.code == -ENODEV;
     snprintf(why, sizeof(why), "could not be started: %.480s", err.text);
     fbr_job_fail(p, CANNOT_START, why);
 done:

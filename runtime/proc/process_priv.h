@@ -62,9 +62,10 @@ struct fiber_process {
     bool drained;
     /* fact: `why` is our guess, which a reason from its backend replaces */
     bool presumed;
-    bool disrupted;  /* fact: its backend took it from us: eviction, preemption, a lost node */
-    bool cannot_run; /* fact: its program is missing, or cannot be executed */
-    bool paused;     /* wish: its output is not read for a while */
+    bool disrupted; /* fact: its backend took it from us: eviction, preemption, a lost node */
+    /* fact: its program is missing or cannot be executed, or this machine has too few GPUs */
+    bool cannot_run;
+    bool paused;                  /* wish: its output is not read for a while */
     struct fbr_post drained_post; /* calls fbr_job_drained() on the loop thread */
     /* time for which this process was stopped, before the child gave it up */
     uint64_t stalled_ms;

@@ -698,6 +698,17 @@ static void test_a_program_that_is_not_there_ends_a_pool_soon(void **state)
     fiber_pool_close(pool);
 }
 
+static void test_gpus_that_are_not_there_end_a_pool_soon(void **state)
+{
+    struct fiber_pool *pool = open_pool_with(
+        (struct fiber_pool_options){.min = 3, .max = 3, .workers_per_job = 1, .job.gpus = 1000});
+    int64_t n = 3;
+
+    assert_int_equal(fiber_pool_apply(pool, square, &n, 8, NULL), -ECHILD);
+    assert_non_null(strstr(fiber_last_error(), "4 workers in a row could not be started"));
+    fiber_pool_close(pool);
+}
+
 static void test_the_next_map_of_a_pool_that_gave_up_tries_again(void **state)
 {
     struct fiber_pool *pool;
@@ -797,6 +808,7 @@ int main(int argc, char **argv)
         pool_test(test_a_program_that_does_not_serve_is_reported),
         pool_test(test_a_shortage_passes),
         pool_test(test_a_program_that_is_not_there_ends_a_pool_soon),
+        pool_test(test_gpus_that_are_not_there_end_a_pool_soon),
         pool_test(test_the_next_map_of_a_pool_that_gave_up_tries_again),
         pool_test(test_starts_that_fail_while_others_work_do_not_add_up),
         pool_test(test_a_forked_child_that_returns_from_a_task_ends),
