@@ -1,4 +1,4 @@
-"""meta.py - what a function needs of the host that its job runs on.
+"""meta.py - what a function, or a class of processes or managers, needs of the host that its job runs on.
 
     @fiber.meta(cpu=4, memory=1000, gpu=1)
     def simulate(seed): ...
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def meta(**needs):
-    """Decorates a function with what it needs: cpu (processors), memory (MiB), gpu (GPUs)."""
+    """Decorates a function, or a class of processes or managers, with what it needs: cpu (processors), memory (MiB), gpu."""
     for key, value in needs.items():
         if key not in KEYS:
             raise TypeError("fiber.meta() has no %r, only %s" % (key, ", ".join(KEYS)))
@@ -32,7 +32,8 @@ def meta(**needs):
 
 def job_of(function):
     """Returns what the function needs as arguments for _fiber.Process."""
-    needs = getattr(function, "__fiber_meta__", {})
+    owner = getattr(function, "__self__", None)  # of a method: a class, or an object of one
+    needs = getattr(function, "__fiber_meta__", None) or getattr(owner, "__fiber_meta__", {})
     job = {"cpus": float(needs.get("cpu") or 0), "gpus": needs.get("gpu") or 0,
            "memory": int((needs.get("memory") or needs.get("mem") or 0) * MIB)}
     return {key: value for key, value in job.items() if value}

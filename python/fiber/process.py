@@ -151,7 +151,7 @@ def job_name(name):
 def job_of(process):
     """Returns what the process asks the backend for, as arguments for _fiber.Process: by @fiber.meta, or the settings."""
     from . import config, meta
-    job = meta.job_of(process._target or type(process).run)
+    job = meta.job_of(process._target or process.run)
     if config.mem_per_job:
         job.setdefault("memory", int(config.mem_per_job) * meta.MIB)
     return job

@@ -161,6 +161,26 @@ def test_meta():
         fiber.meta(cpu=-1)
 
 
+@fiber.meta(gpu=1000)
+class Simulation(fiber.Process):
+    def run(self):
+        pass
+
+
+@fiber.meta(gpu=1000)
+class Simulators(fiber.AsyncManager):
+    pass
+
+
+def test_the_needs_of_a_class_are_those_of_its_processes(capfd):
+    process = Simulation()
+    process.start()
+    process.join()
+    with pytest.raises(EOFError, match="exit code 125"):
+        Simulators().start()
+    assert process.exitcode == 125 and capfd.readouterr().err.count("asks for 1000 GPUs") == 2
+
+
 def test_the_backend():
     assert fiber.backend.get_backend().name == "local"
     assert fiber.backend.get_backend().get_listen_addr() == ("127.0.0.1", 0, "lo")
