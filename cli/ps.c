@@ -315,6 +315,7 @@ const struct cli_command cli_ps = {
     .operands = "",
     .about = "Lists your runs on this host, and those on engines",
     .text =
+        "A run is a ring or a pool; a program that has only processes or managers is none.\n\n"
         "RANKS is the number of running ranks, and of all ranks; for a pool, of workers. TIME is "
         "how long the run has taken so far, or took. In logs, kill, top and scale a run is named "
         "by its id, the beginning of its id, or its name. No answer: the launcher lives, but has "
