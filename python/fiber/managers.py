@@ -127,12 +127,17 @@ _started = weakref.WeakValueDictionary()  # the address of a manager -> its proc
 
 
 def _say_how_it_ended(error, address):
-    """An end of file gets a text: how the process of the manager has ended, as far as it is known here."""
-    if type(error) is EOFError and not error.args:
-        process = _started.get(address)
-        popen = process and process._popen
-        known = popen and popen.wait(2) is not None
-        error.args = (popen._handle.report() if known else "the process of the manager has ended",)
+    """The error of a lost connection gets a text: how the process of the manager has ended, as far as it is known here."""
+    if not isinstance(error, BrokenPipeError) and (type(error) is not EOFError or error.args):
+        return
+    process = _started.get(address)
+    popen = process and process._popen
+    known = popen and popen.wait(2) is not None
+    text = popen._handle.report() if known else "the process of the manager has ended"
+    if isinstance(error, OSError):
+        error.strerror = text
+    else:
+        error.args = (text,)
 
 
 class _Line:
@@ -178,6 +183,9 @@ class _Line:
         send = conn._handle.send if isinstance(conn, Connection) else conn._send_bytes  # else multiprocessing's
         try:
             send(data)
+        except BrokenPipeError as error:
+            _say_how_it_ended(error, self._to[0])
+            raise
         except ValueError as error:
             # The call is longer than max_message, and no part of it was sent: unless a handler of a signal, which has a
             # frame of its own, has raised this.
@@ -934,7 +942,11 @@ class AsyncProxy(BaseProxy):
         calls = getattr(self._tls, "calls", None)
         if calls is None or calls.line is not self._tls.connection:
             calls = self._tls.calls = _Calls(self._tls.connection)
-        return calls.send(self, (self._id, methodname, args, kwds))
+        try:
+            return calls.send(self, (self._id, methodname, args, kwds))
+        except BrokenPipeError as error:
+            _say_how_it_ended(error, self._token.address)
+            raise
 
     def _getvalue(self):
         return self._callmethod("#GETVALUE").get()

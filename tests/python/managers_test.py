@@ -892,6 +892,18 @@ def test_async_proxies_travel(envs, start):
     assert sink.get(timeout=LONG) == 101
 
 
+@pytest.mark.parametrize("kind", [Engines, Envs])
+def test_a_call_after_the_death_of_the_manager_says_how_it_died(kind):
+    manager = kind()
+    manager.start()
+    thing = (manager.Engine if kind is Engines else manager.Env)()
+    assert str(thing)  # there is a connection
+    manager._process.kill()
+    manager._process.join()
+    with pytest.raises((EOFError, OSError), match="killed by signal 9"):
+        print(thing._callmethod("step", (1,)).get(LONG))
+
+
 def test_the_death_of_the_manager_ends_all_handles(envs):
     env = envs.Env()
     assert env.step(1).get(LONG) == 1  # an answer may be under way when its process ends
