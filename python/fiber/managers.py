@@ -132,8 +132,8 @@ def _say_how_it_ended(error, address):
         return
     process = _started.get(address)
     popen = process and process._popen
-    known = popen and popen.wait(2) is not None
-    text = popen._handle.report() if known else "the process of the manager has ended"
+    known = popen and popen.wait(1) is not None
+    text = popen._handle.report() if known else "the process of the manager is gone, or has closed the connection"
     if isinstance(error, OSError):
         error.strerror = text
     else:

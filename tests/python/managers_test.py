@@ -7,6 +7,7 @@ import os
 import queue
 import select
 import signal
+import sys
 import threading
 import time
 
@@ -117,6 +118,9 @@ class Engine:
     def break_down(self):
         raise Strict("no oil", "here")
 
+    def leave(self):
+        sys.exit(5)
+
 
 class Engines(BaseManager):
     pass
@@ -133,6 +137,8 @@ def test_an_exception_tells_where_in_the_manager_it_was_raised():
         assert "in stall" in str(caught.value.__cause__)
         with pytest.raises(managers.RemoteError, match="in break_down"):
             engine.break_down()
+        with pytest.raises(EOFError, match="or has closed the connection"):
+            engine.leave()
 
 
 def test_locks_of_a_manager_have_the_rules_of_threading(manager):
