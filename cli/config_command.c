@@ -41,7 +41,6 @@ static int show_json(const struct fbr_config *c, const char *key)
     return cli_print_json(stdout, &j);
 }
 
-/* Returns the width of the longest key. */
 static int key_width(const struct fbr_config_key *keys, size_t n)
 {
     size_t width = 0;

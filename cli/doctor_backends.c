@@ -132,7 +132,6 @@ static int fork_looker(const struct fbr_backend_ops *p, pid_t *pid)
     return ends[0];
 }
 
-/* The findings of one backend. */
 struct report {
     struct doctor *d;
     const struct fbr_backend_ops *p;

@@ -37,7 +37,6 @@ static bool is_asked_for(const struct gc *g, const struct orphan *j)
     return !g->run || !strncmp(j->run, g->run, strlen(g->run));
 }
 
-/* Whether a job with this verdict is removed. */
 static bool is_to_go(const struct gc *g, const struct orphan *j)
 {
     return j->verdict == ORPHAN_DEAD || (j->verdict == ORPHAN_UNKNOWN && g->all);

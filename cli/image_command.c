@@ -46,7 +46,6 @@ enum {
     IMAGE_OPTIONS
 };
 
-/* The request and its result. */
 struct made {
     const struct cli_args *args;
     const struct fbr_image_ops *ops;

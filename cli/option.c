@@ -223,7 +223,6 @@ static int take(const struct cli_option *o, const char *said, const char *text, 
     }
 }
 
-/* Parses the value after the '=' of a flag. */
 static int take_flag_value(const struct cli_option *o, const char *said, const char *text,
                            struct cli_value *v, struct fbr_error *err)
 {

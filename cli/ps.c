@@ -128,7 +128,6 @@ static void print_run(const struct run_client *run, bool all)
 
 /* ---- Runs that the engines know ---- */
 
-/* Jobs of one run. */
 struct group {
     const struct orphan *first;
     int running, total;
@@ -205,7 +204,6 @@ struct ps {
     struct fbr_json json;
 };
 
-/* Whether the job's run is already listed from the registry. */
 static bool is_listed(const struct ps *p, const struct orphan *job)
 {
     for (size_t i = 0; i < p->count && job->verdict == ORPHAN_LIVES; i++)

@@ -41,7 +41,6 @@ static bool is_of_a_program(size_t option)
            run_option_table[option].type == CLI_NOTHING;
 }
 
-/* Checks the options of a program after a ':'. */
 static int check_options(const struct cli_args *args, struct fbr_error *err)
 {
     for (size_t i = 0; i < RUN_OPTIONS; i++)

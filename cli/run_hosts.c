@@ -589,9 +589,7 @@ int run_allocation_find(struct run_allocation *a, struct fbr_error *err)
     int kind = 0, rc;
 
     *a = (struct run_allocation){.start = NULL};
-    while (kind < RUN_MANAGERS &&
-           /* stops at the first variable that is set */
-           (!(value = getenv(managers[kind].variable)) || !value[0]))
+    while (kind < RUN_MANAGERS && (!(value = getenv(managers[kind].variable)) || !value[0]))
         kind++;
     if (kind == RUN_MANAGERS)
         return 0;

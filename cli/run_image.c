@@ -139,7 +139,6 @@ int run_image_add(struct run_image_files *f, const char *const *command, const c
     return add(f, script, err);
 }
 
-/* Adds what one program needs. */
 static int add_program(struct run_image_files *f, const struct fiber_ring_program *p,
                        const char *workdir, bool had, struct fbr_error *err)
 {
@@ -168,7 +167,6 @@ static bool makes_image(const struct fbr_config *c, const struct fiber_ring_opti
     return about && about->makes_images && !ring->job.image && !*fbr_config_str(c, "image");
 }
 
-/* Adds the found files to image_add. */
 static int set_words(struct fbr_config *c, struct run_image_files *f, struct fbr_error *err)
 {
     const char *had = fbr_config_str(c, "image_add");

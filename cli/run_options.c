@@ -383,7 +383,6 @@ static int check_output(const char *dir, struct fbr_error *err)
     return 0;
 }
 
-/* Returns the requested number of ranks, or 0. */
 static int asked_size(const struct run_options *s, const struct cli_args *args)
 {
     const struct cli_value *n = &args->values[RUN_N];

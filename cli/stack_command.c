@@ -33,7 +33,6 @@ struct seen {
 
 enum ask_state { ASK_WAITS, ASK_BUSY, ASK_DONE, ASK_FAILED };
 
-/* A rank or a worker to query. */
 struct ask {
     int who;
     enum ask_state state;

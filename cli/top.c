@@ -373,7 +373,6 @@ static void draw(struct view *v)
 
 /* ---- The subcommand ---- */
 
-/* Sorts the table anew and shows its beginning. */
 static bool sort_by(struct view *v, enum order order)
 {
     v->order = order;

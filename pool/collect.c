@@ -25,7 +25,6 @@ static void account_overhead(struct fbr_pool_worker *w, int slot)
     w->pool->stats.overhead_us[bucket(took > busy ? (took - busy) / 1000 : 0)]++;
 }
 
-/* Updates the statistics as results of a batch come in. */
 static void account(struct fbr_pool_worker *w, uint64_t batch, uint32_t n, uint64_t busy_ns)
 {
     w->tasks += n;

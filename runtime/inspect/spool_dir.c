@@ -86,7 +86,6 @@ void fbr_spool_note_end(const char *dir, const struct fbr_run_control_about *abo
 
 /* ---- Looking ---- */
 
-/* Whether another process holds the lock of the file. */
 static bool is_locked(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -171,7 +170,6 @@ static int by_age(const void *a, const void *b)
     return x->last < y->last ? -1 : x->last > y->last;
 }
 
-/* Returns the bytes of all files of a directory. */
 static uint64_t size_of(const char *dir)
 {
     DIR *d = opendir(dir);

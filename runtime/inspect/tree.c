@@ -87,7 +87,6 @@ int fbr_tree_open(const char *path, uint32_t *mode, char name[FBR_MSG_NAME], str
     return fd;
 }
 
-/* Sends the file to its end. */
 static int send_bytes(int sock, int fd, struct fbr_error *err)
 {
     char *data = malloc(FBR_MSG_MAX);
@@ -244,7 +243,6 @@ int fbr_tree_send(int sock, int fd, uint32_t mode, unsigned *left, struct fbr_er
 
 /* ---- Receiving ---- */
 
-/* Receives DATA until the file is complete. */
 static int recv_bytes(struct fbr_atomic *f, int sock, struct fbr_error *err)
 {
     struct fbr_msg m = {.kind = 0};

@@ -122,7 +122,6 @@ static void meet(struct fbr_link *l, const struct arrival *a)
     l->sent = l->acked = l->out.seq = 0;
     l->fresh = !l->data_server->local && fbr_mux_empty(&l->out);
     fbr_sp_prove(a->conn, l->id);
-    /* Answer the first message. */
     if (l->fresh)
         send_next(l);
 }

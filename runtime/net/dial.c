@@ -27,7 +27,6 @@ int fbr_caller_scan(const char *identity, struct fbr_caller *who)
     return 0;
 }
 
-/* Sends the first bytes on a new connection. */
 static int greet(struct fbr_conn *c)
 {
     int rc = fbr_conn_start_reading(c);

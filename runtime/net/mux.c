@@ -115,7 +115,6 @@ static int append(struct fbr_mux_out *l, struct fbr_mux_queue *q, void *msg, siz
     return 0;
 }
 
-/* Packs the records in `small` into a message. */
 static int pack_small(struct fbr_mux_out *l, struct fbr_mux_queue *q)
 {
     size_t len, n = q->small.len;

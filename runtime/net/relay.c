@@ -322,7 +322,6 @@ static void keep(struct fbr_relay *r, uint64_t id, struct fbr_cur *c)
     r->failed = -ENOMEM;
 }
 
-/* Executes an order of the parent. */
 static void on_order(struct fbr_relay *r, struct fbr_cur c)
 {
     uint32_t order = fbr_get_u32(&c);
@@ -357,7 +356,6 @@ static void on_down(void *user, const void *record, size_t len)
         on_order(r, fbr_cur(record, len));
 }
 
-/* Stops reading from a process, or starts again. */
 static void pause_line(struct fbr_relay *r, struct line *l, bool pause)
 {
     if (l->paused == pause)

@@ -101,7 +101,6 @@ static int hand_out(const struct fbr_sp_in *in, uint8_t *at, size_t whole, fbr_s
     return fn(user, at + head, whole - head);
 }
 
-/* Handles the next bytes of a long message. */
 static int took_long(struct fbr_sp_in *in, size_t bytes, fbr_sp_fn fn, void *user)
 {
     uint8_t *data = in->data, *at = data + lead_of(in);

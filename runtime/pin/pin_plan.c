@@ -504,7 +504,6 @@ static void write_where(const struct plan *p, struct fbr_span span, char *out, s
     }
 }
 
-/* Fills in the texts of all processes. */
 static int describe_all(struct plan *p, bool shared)
 {
     int rc = 0;

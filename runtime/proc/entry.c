@@ -26,7 +26,6 @@ int fbr_entry_put(struct fbr_buf *b, fiber_process_fn fn, const void *arg, size_
     return b->failed ? fbr_fail(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* Stores the contents of the file in new memory. */
 static int read_file(const char *path, char **data, size_t *len, struct fbr_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc;
