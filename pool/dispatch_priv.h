@@ -1,12 +1,6 @@
 /* dispatch_priv.h - the data structures of the scheduling engine, for its own files (dispatch.h has
  * what it does).
  *
- *     dispatch.c         the engine, its maps and its workers, deaths
- *     dispatch_task.c    states of tasks, which of a map's tasks come next
- *     dispatch_send.c    which worker gets how many tasks: fbr_dispatch_next()
- *     dispatch_report.c  results, returns, measured times
- *     dispatch_order.c   recalls, timeouts, cancels: fbr_dispatch_order()
- *
  * tests/support/dispatch_check.c has the invariants.
  *
  * Tasks that came back are not copied: the batch that contained them stays, and is listed with its

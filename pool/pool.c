@@ -1,4 +1,4 @@
-/* pool.c - opens, resizes and closes pools; see pool.h for the other files.
+/* pool.c - opens, resizes and closes pools.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "pool/pool.h"

@@ -1,17 +1,4 @@
-/* pool.h - the data structures of a pool, shared by the files of this folder:
- *
- *     pool.c          opening, closing, the options
- *     workers.c       the workers: started, watched, drained, replaced; how many are wanted
- *     autoscale.c     how many workers an autoscaled pool asks for
- *     supervisor.c    jobs that hold several workers
- *     send.c          sends batches to workers, as dispatch.h decides
- *     collect.c       messages of workers: results, returned tasks
- *     result.c        maps and their results, as the program sees them
- *     imap.c          maps over lazy sources
- *     stream.c        tasks that are put one after another, and results that are taken as they come
- *     common.c        input that all tasks of a map share
- *     stats.c         statistics
- *     pool_control.c  answers to `fiber ps`, `top`, `kill` and `scale`
+/* pool.h - the data structures of a pool, shared by the files of this folder.
  *
  * One mutex (lock) guards the whole pool, the engine of dispatch.h included. It is held for a short
  * time: user functions are called without it. Threads: the program's own; the data server's, on
