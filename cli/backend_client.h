@@ -3,8 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-
 #include "cli/option.h"
 #include "runtime/proc/backend.h"
 

@@ -21,7 +21,6 @@
 
 #include "runtime/base/fds.h"
 #include "runtime/program/args.h"
-#include "cli/backend_client.h"
 #include "cli/run_wait.h"
 #include "fiber.h"
 #include "runtime/base/environ.h"

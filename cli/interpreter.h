@@ -8,7 +8,6 @@
 #pragma once
 
 #include <limits.h>
-#include <stdbool.h>
 
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "fiber.h"
 #include "runtime/inspect/run_control_wire.h"

@@ -3,8 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-
 #include "fiber.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"

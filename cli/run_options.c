@@ -9,8 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/run_hosts.h"
-#include "cli/run_apps.h"
 #include "mpi_bridge/host_env.h"
 #include "ring/ring.h"
 #include "runtime/pin/cgroup.h"

@@ -5,7 +5,6 @@
 
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "fiber.h"
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,9 +9,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "pool/dispatch.h"
 
 #define FBR_AUTOSCALE_TICK_MS 100

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/spin.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000

@@ -10,7 +10,6 @@
 
 #include <utlist.h>
 
-#include "runtime/base/spin.h"
 #include "pool/pool.h"
 
 #define WATCH_NS 150000

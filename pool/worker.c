@@ -25,11 +25,8 @@
 
 #include <utlist.h>
 
-#include "runtime/base/spin.h"
-#include "pool/dispatch.h"
 #include "pool/pool.h"
 #include "runtime/proc/child.h"
-#include "runtime/proc/fnref.h"
 #include "runtime/base/log.h"
 #include "runtime/base/reply.h"
 #include "runtime/inspect/stack.h"

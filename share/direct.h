@@ -19,8 +19,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "fiber.h"
 

@@ -22,7 +22,6 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sync.h"
 #include "runtime/net/data_client.h"
-#include "share/share.h"
 #include "share/share_priv.h"
 
 #define CONNECT_MS 30000 /* limit for the control connection and the data link together */

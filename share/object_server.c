@@ -11,7 +11,6 @@
 #include <uthash.h>
 
 #include "runtime/base/log.h"
-#include "share/share.h"
 #include "share/share_priv.h"
 
 #define REMIND_MS 1000

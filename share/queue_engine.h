@@ -45,9 +45,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "runtime/base/held.h"
 

@@ -26,9 +26,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 #include "share/store_wire.h"
 

@@ -10,10 +10,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 

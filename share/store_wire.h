@@ -10,10 +10,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 
 #define FBR_STORE_NAME_MAX 255 /* bytes, without a NUL */

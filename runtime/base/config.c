@@ -31,7 +31,6 @@
 
 #include <ini.h>
 
-#include "runtime/base/config_value.h"
 #include "runtime/base/fds.h"
 #include "runtime/base/log.h"
 

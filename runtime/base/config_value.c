@@ -4,11 +4,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/config_value.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_WORD 64 /* longest word that is compared for a suggestion */

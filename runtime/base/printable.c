@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/base/printable.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

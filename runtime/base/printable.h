@@ -5,10 +5,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 
 /* Returns the number of bytes of the character at s if it is well-formed UTF-8 (no surrogate or

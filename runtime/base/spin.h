@@ -12,7 +12,6 @@
 
 #include <sched.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "runtime/base/clock.h"
 

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
 
 #include "runtime/base/clock.h"
 

@@ -25,10 +25,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 

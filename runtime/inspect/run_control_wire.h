@@ -15,9 +15,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "fiber.h"
 #include "runtime/base/buf.h"
 

@@ -15,8 +15,6 @@
 #pragma once
 
 #include <limits.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "runtime/base/config.h"
 #include "runtime/inspect/run_control_wire.h"

@@ -9,9 +9,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 
 #define FBR_RECORD_MAX (1u << 20) /* bytes of a piece */

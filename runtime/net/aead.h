@@ -20,9 +20,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/random.h"
 
 #define FBR_AEAD_TAG 16        /* bytes that encryption adds to a frame */

@@ -10,7 +10,6 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/uio.h>
 
 #include "runtime/base/buf.h"

@@ -12,9 +12,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "runtime/base/error.h"
 #include "runtime/net/sp.h"
 

@@ -9,9 +9,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/net/sp.h"
 
 struct fbr_sp_client;

@@ -8,8 +8,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-
 #include "runtime/pin/cpulist.h"
 
 /* Adds a list ("0-3,8") to the set. -EINVAL, -E2BIG. */

@@ -19,8 +19,6 @@
 #pragma once
 
 #include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "runtime/base/config.h"

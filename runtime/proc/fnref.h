@@ -23,8 +23,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdint.h>
-
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 

@@ -15,9 +15,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/base/buf.h"
 #include "runtime/base/printable.h"
 

@@ -6,9 +6,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/proc/lines.h"
 #include "runtime/net/loop.h"
 

@@ -4,9 +4,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/net/loop.h"
 
 /* Zeroed at first. */

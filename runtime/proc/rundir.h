@@ -18,9 +18,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/base/config.h"
 #include "runtime/base/error.h"
 #include "runtime/base/master_id.h"

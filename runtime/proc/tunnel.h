@@ -18,8 +18,6 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-#include <stdbool.h>
-
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
 #include "runtime/net/loop.h"

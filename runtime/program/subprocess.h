@@ -8,7 +8,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stddef.h>
 
 #include "runtime/base/buf.h"
 #include "runtime/base/error.h"
