@@ -191,6 +191,12 @@ def _dumps_by_others(obj):
     return _dumps_by_value(cloud, obj)
 
 
+def advise(error):
+    """Adds to the error of a function that a job cannot import how functions of a program without a file travel."""
+    if str(error).startswith("Can't get attribute") and _load_util().is_in_interactive_console() and not cloudpickle():
+        error.add_note("functions of a console, of standard input and of `python -c` travel if cloudpickle is installed")
+
+
 _pickler_by_value = None
 
 

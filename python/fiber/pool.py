@@ -91,6 +91,7 @@ def _exception(error):
         if what[0] == "raised":
             exc, text = what[1:]
             exc.__cause__ = _remote(text)
+            _pickling.advise(exc)
             return exc
         exc = MaybeEncodingError(what[1], what[2])
         exc.exc, exc.value = what[1], what[2]

@@ -169,6 +169,9 @@ def receive(payload):
         take_over(data)
         spawn.prepare(data)
         return loads(sent)
+    except AttributeError as error:
+        _pickling.advise(error)
+        raise
     finally:
         del current_process()._inheriting
 

@@ -3,6 +3,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import py_compile
+import re
 import sys
 
 import pytest
@@ -194,6 +195,13 @@ p.start()
 p.join()
 """)
     assert (ran.code, ran.out) == (0, "[2, 3]\nchild\n"), ran
+
+
+@pytest.mark.parametrize("call", ["fiber.Pool(1).apply(f)", "p = fiber.Process(target=f); p.start(); p.join()"])
+def test_a_function_without_a_file_and_without_cloudpickle(python, tmp_path, call):
+    (tmp_path / "cloudpickle.py").write_text("raise ImportError")
+    ran = python("-", stdin="import fiber\ndef f(): pass\n" + call)
+    assert re.search(r"AttributeError: Can't get attribute 'f' .*\n *functions of .* cloudpickle", ran.err), ran
 
 
 CLASSES = """
