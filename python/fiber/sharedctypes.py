@@ -51,7 +51,7 @@ def _open_segment(name, size):
         segment.memory = memoryview(_core.start().Shared(name, size))
     except FileNotFoundError:
         raise OSError("a Value or an Array is memory of one host, and this process runs on another host; "
-                      "use Manager().Value or Manager().Array") from None
+                      "use Manager().Value or Manager().Array (or multiprocessing has started it: use fiber.Process)") from None
     return segment
 
 

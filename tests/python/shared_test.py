@@ -81,6 +81,18 @@ def test_values_beside_those_of_multiprocessing(start):
         start(change_all, theirs)
 
 
+def test_a_process_of_multiprocessing_is_told(program):
+    ran = program("""
+        import multiprocessing
+
+        import fiber
+
+        if __name__ == "__main__":
+            multiprocessing.get_context("spawn").Process(target=print, args=(fiber.Value("i"),)).start()
+    """)
+    assert "use fiber.Process" in ran.err, ran
+
+
 def test_the_lock_of_a_value_excludes(start):
     value = mp.Value("q")
     children = [start(count, value, 2000) for _ in range(3)]
