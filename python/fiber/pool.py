@@ -1032,7 +1032,7 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
             try:
                 result._call()
             finally:
-                self._calling = None
+                result = self._calling = None  # it may be large
             self._wake()
         self._run(lambda: self._calls or not self._needs, None, None)
         with self._cond:

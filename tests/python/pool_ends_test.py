@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -672,6 +673,16 @@ def test_a_signal_handler_submits_a_call_while_another_one_is_submitted():
         before = signal.signal(signal.SIGALRM, lambda *_: others.append(e.submit(work, 2)))
         assert e.submit(work, 1).result(LONG) == 1 and others[0].result(LONG) == 2
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_result_goes_when_its_callback_has_returned():
+    """Although another call keeps the thread that has called the callback."""
+    gone, release = threading.Event(), mp.Event()
+    with mp.Pool(2) as pool:
+        pool.apply_async(release.wait, (LONG,), callback=bool)
+        pool.apply_async(set, callback=lambda result: weakref.finalize(result, gone.set))
+        assert gone.wait(LONG / 2)
+        release.set()
 
 
 def test_calls_of_an_executor_without_workers_fail_together():
