@@ -300,20 +300,23 @@ bool fbr_workers_is_busy(const struct fbr_pool_worker *w)
     return fbr_dispatch_worker_idle_since(w->pool->dispatch, w->id) == FBR_DISPATCH_NEVER;
 }
 
-/* The worker that is needed least: one that has not started, else an idle one, else any. */
+/* The worker that is needed least: the one that will join last, else an idle one, else any. If the
+ * first to join were stopped, none would ever join a pool that is resized all the time. */
 static struct fbr_pool_worker *least_missed(struct fiber_pool *p)
 {
-    struct fbr_pool_worker *w, *idle = NULL, *any = NULL;
+    struct fbr_pool_worker *w, *starting = NULL, *idle = NULL, *any = NULL;
 
     DL_FOREACH(p->workers, w) {
         if (w->state == FBR_WORKER_STARTING)
-            return w;
+            starting = w;
         if (w->state != FBR_WORKER_READY)
             continue;
         any = w;
         if (!fbr_workers_is_busy(w))
             idle = w;
     }
+    if (starting)
+        return starting;
     return idle ? idle : any;
 }
 

@@ -277,6 +277,35 @@ static void test_resizing_while_a_map_runs_loses_nothing(void **state)
     fiber_pool_close(pool);
 }
 
+static int init_at_gate(const void *arg, size_t len)
+{
+    int rc = board_init(arg, len);
+
+    return rc < 0 ? rc : wait_for(&board->gate, 1);
+}
+
+static void test_a_pool_that_shrinks_keeps_the_workers_that_started_first(void **state)
+{
+    struct fiber_pool *pool =
+        open_pool_with((struct fiber_pool_options){.min = 3,
+                                                   .max = 3,
+                                                   .init = init_at_gate,
+                                                   .init_arg = board_path,
+                                                   .init_len = strlen(board_path) + 1});
+    struct fiber_result *r = apply_later(pool, square, 7, NULL);
+    struct fiber_worker_stats before[3], after[3];
+
+    assert_int_equal(fiber_pool_worker_stats(pool, before, 3), 3);
+    assert_ok(fiber_pool_resize(pool, 1));
+    assert_comes(fiber_pool_worker_stats(pool, after, 3) == 1);
+    assert_string_equal(after[0].name, before[0].name);
+    open_gate();
+    assert_ok(fiber_result_wait(r, WAIT_MS));
+    assert_int_equal(number_of(r, 0), 49);
+    fiber_result_close(r);
+    fiber_pool_close(pool);
+}
+
 static void test_a_drained_worker_finishes_its_task(void **state)
 {
     struct fiber_pool *pool = open_pool(3);
@@ -794,6 +823,7 @@ int main(int argc, char **argv)
         pool_test(test_a_worker_is_killed_by_its_name_and_its_task_runs_again),
         pool_test(test_a_worker_that_shares_its_job_is_killed_alone),
         pool_test(test_resizing_while_a_map_runs_loses_nothing),
+        pool_test(test_a_pool_that_shrinks_keeps_the_workers_that_started_first),
         pool_test(test_a_drained_worker_finishes_its_task),
         pool_test(test_autoscale_grows_with_the_backlog_and_shrinks_when_idle),
         pool_test(test_autoscale_grows_for_what_waits_in_a_worker),
