@@ -350,6 +350,12 @@ class Server(mpm.Server):
 
     KEPT_S = 1.0  # how long a connection waits for a next request
 
+    def accepter(self):
+        """Accepts connections. One that gets no thread is closed, and the next one is accepted."""
+        while True:
+            with contextlib.suppress(RuntimeError, MemoryError):
+                super().accepter()
+
     def handle_request(self, conn):
         """Answers the request of a connection, and those that come on it soon after."""
         again = True

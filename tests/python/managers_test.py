@@ -508,6 +508,40 @@ def test_a_connection_that_was_kept_to_a_dead_manager():
     m.shutdown()
 
 
+class ShortManager(SyncManager):
+    """Can be told to be short of threads."""
+
+
+def lose_a_thread():
+    start = threading.Thread.start
+
+    def fail(_thread):
+        threading.Thread.start = start
+        raise RuntimeError("can't start new thread")
+    threading.Thread.start = fail
+    return []
+
+
+ShortManager.register("lose_a_thread", lose_a_thread)
+
+
+def test_a_manager_that_gets_no_thread_for_a_connection_closes_it_and_serves_the_next():
+    m, outcome = ShortManager(), queue.Queue()
+
+    def connect():
+        try:
+            Client(m.address, authkey=mp.current_process().authkey).close()
+            outcome.put("connected")
+        except EOFError:
+            outcome.put("closed")
+    m.start()
+    m.lose_a_thread()
+    for want in "closed", "connected":
+        threading.Thread(target=connect, daemon=True).start()
+        assert outcome.get(timeout=30) == want
+    m.shutdown()
+
+
 def test_a_connection_is_kept_for_the_right_key_alone(manager):
     manager.list()
     other = SyncManager(address=manager.address, authkey=b"another")
