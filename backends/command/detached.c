@@ -7,7 +7,8 @@
  *
  * tool.c runs the commands, so nothing here blocks. A status command that fails gives no
  * information about any job. Three successful status commands that leave a job out mean that the
- * manager no longer knows the job.
+ * manager no longer knows the job. A cancel command that fails, as when the manager is away, is
+ * repeated as long as a status command lists the job.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/command/detached.h"
@@ -41,8 +42,11 @@ struct detached_job {
     void *user;
     enum detached_stage stage;
     char id[MAX_ID];
-    bool waits; /* the last word about it was that it is pending */
-    int cancel; /* the signal that arrived before the job had an id */
+    bool waits;          /* the last word about it was that it is pending */
+    int cancel;          /* the signal that arrived before the job had an id */
+    unsigned cancelling; /* cancel commands that run, which refer to the job */
+    bool uncancelled;    /* the last one has failed: it is repeated if the job lives on */
+    bool released;
     int missing;
     int32_t code;
     char why[256];
@@ -52,7 +56,7 @@ struct fbr_detached {
     struct fbr_backend_env env;
     const struct fbr_command_settings *settings;
     struct fbr_tools *tools;
-    struct detached_job *jobs;
+    struct detached_job *jobs, *ended; /* `ended`: not released, or a cancel command still runs */
     struct fbr_timer tick;
     regex_t id;
     bool looking; /* a status command runs */
@@ -88,6 +92,7 @@ static void notify(struct detached_job *j, const struct fbr_job_event *e)
 static void notify_end(struct detached_job *j)
 {
     DL_DELETE(j->d->jobs, j);
+    DL_APPEND(j->d->ended, j);
     notify(j, &(struct fbr_job_event){.type = FBR_JOB_EXITED, .code = j->code, .text = j->why});
 }
 
@@ -118,20 +123,33 @@ static void job_ended(struct detached_job *j, int32_t code, const char *why)
         notify_end(j);
 }
 
+static void maybe_free(struct detached_job *j)
+{
+    if (!j->released || j->cancelling)
+        return;
+    DL_DELETE(j->d->ended, j);
+    free(j);
+}
+
 static void on_cancelled(void *user, const struct fbr_tool_result *r)
 {
+    struct detached_job *j = user;
     char line[200];
 
     fbr_printable_last_line(r->err, line, sizeof(line));
     if (r->code)
         fbr_info("command backend: cancel ended with code %d: %s", r->code, line);
+    j->uncancelled = r->code != 0;
+    j->cancelling--;
+    maybe_free(j);
 }
 
 static void cancel(struct detached_job *j)
 {
     const char *const ids[] = {j->id, NULL};
 
-    run_template(j->d, &j->d->settings->cancel, ids, on_cancelled, NULL);
+    j->uncancelled = run_template(j->d, &j->d->settings->cancel, ids, on_cancelled, j) < 0;
+    j->cancelling += !j->uncancelled;
 }
 
 /* Matches the pattern against the output of the start command; `id` becomes its group. */
@@ -229,9 +247,12 @@ static void on_status(void *user, const struct fbr_tool_result *r)
     for (char *at = strtok_r(r->out, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest))
         if (at[strspn(at, " \t|")])
             on_line(d, at);
-    DL_FOREACH_SAFE(d->jobs, j, next)
+    DL_FOREACH_SAFE(d->jobs, j, next) {
+        if (j->stage == LIVING && j->uncancelled && !j->missing)
+            cancel(j);
         if (j->missing >= FORGOTTEN)
             job_ended(j, FBR_EXIT_UNKNOWN, "the manager no longer knows it");
+    }
 }
 
 static void on_tick(void *arg)
@@ -327,6 +348,7 @@ void fbr_detached_close(struct fbr_detached *d)
         return;
     cancel_all(d);
     fbr_tools_close(d->tools);
+    DL_CONCAT(d->jobs, d->ended);
     DL_FOREACH_SAFE(d->jobs, j, next)
         free(j);
     fbr_timer_fini(&d->tick);
@@ -370,5 +392,8 @@ int fbr_detached_signal(void *handle, int sig)
 
 void fbr_detached_release(void *handle)
 {
-    free(handle);
+    struct detached_job *j = handle;
+
+    j->released = true;
+    maybe_free(j);
 }

@@ -37,8 +37,8 @@ static const struct fbr_backend_ops *const command = &fbr_backend_command;
 
 /* submit NAME: waits for a line of the FIFO `gate` if there is one, then says what `said` has.
  * cancel, status: hang where there is a FIFO `hang`; a status else says what `states` has; where there is a `flip`,
- * every other time nothing. A file `bad` has what both fail with: a status fails that finds it before
- * or after it has read `states`. */
+ * every other time nothing. A file `away` makes one cancel fail. A file `bad` has what both fail with: a status
+ * fails that finds it before or after it has read `states`. */
 static const char manager[] =
     "#!/bin/sh\n"
     "cd \"$(dirname \"$0\")\" || exit 9\n"
@@ -52,7 +52,8 @@ static const char manager[] =
     "    [ ! -f flip ] || if [ -f odd ]; then rm odd; else : >odd; exit 0; fi\n"
     "    away=; [ ! -f bad ] || away=1; cat states; [ ! -f bad ] || away=1\n"
     "    [ -z \"$away\" ] || { cat bad >&2; exit 1; } ;;\n"
-    "cancel) [ ! -p hang ] || exec cat hang ;;\n"
+    "cancel) [ ! -p hang ] || exec cat hang\n"
+    "    [ ! -f away ] || { rm away; echo 'cannot connect' >&2; exit 1; } ;;\n"
     "logs) echo \"output of $2\" ;;\n"
     "esac\n";
 
@@ -665,6 +666,30 @@ static void a_signal_cancels_a_job(void **state)
     release(&a);
 }
 
+static void a_cancel_that_fails_is_repeated_while_the_job_lives(void **state)
+{
+    struct job a, b;
+
+    assert_int_equal(open_with(""), 0);
+    start(&a, "a");
+    start(&b, "b");
+    hears("a started a; ");
+    hears("b started b; ");
+    put("away", "");
+    assert_int_equal(send_signal(&a, SIGTERM), 0);
+    is_told("cancel a\n", 2);
+    is_told("status a b\n", count_of(told(), "status a b\n") + 2);
+    assert_int_equal(count_of(told(), "cancel"), 2); /* the second one has succeeded */
+    put("states", "a CA\nb R\n");
+    hears("a exited -9; ");
+    put("away", "");
+    assert_int_equal(send_signal(&b, SIGTERM), 0);
+    put("states", "b CA\n");
+    hears("b exited -9; ");
+    release(&b); /* maybe before its cancel has ended */
+    release(&a);
+}
+
 static void one_that_has_no_id_yet_is_cancelled_when_it_has(void **state)
 {
     struct job a;
@@ -758,6 +783,7 @@ int main(void)
         detached_test(a_job_that_waits_for_its_start_outlives_other_signals),
         detached_test(a_relative_folder_of_tickets_is_where_we_began),
         detached_test(a_signal_cancels_a_job),
+        detached_test(a_cancel_that_fails_is_repeated_while_the_job_lives),
         detached_test(one_that_has_no_id_yet_is_cancelled_when_it_has),
         detached_test(logs_come_before_the_end_and_the_ticket_goes),
         detached_test(what_lives_at_the_end_is_cancelled),
