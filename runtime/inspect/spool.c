@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -225,6 +226,7 @@ static void *spool_main(void *arg)
     pthread_mutex_unlock(&s->lock);
     if (rc == 0) {
         fbr_spool_note_end(s->dir, &s->about, &s->facts, s->code, s->report);
+        flock(s->lock_fd, LOCK_UN); /* a forked child may have the descriptor, too */
         close(s->lock_fd);
         if (s->bytes >= COUNTED)
             fbr_spool_prune(s->root, s->total, NULL, NULL);

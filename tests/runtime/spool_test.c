@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -178,6 +180,28 @@ static void test_what_is_kept_is_found_by_name_and_id(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     fbr_buf_fini(&got);
+}
+
+static void test_a_process_that_was_forked_meanwhile_does_not_hold_it(void **state)
+{
+    struct fbr_spool *s = begin("1Mi", UID_A, "train");
+    struct fbr_spool_run run;
+    pid_t child;
+
+    assert_int_equal(fbr_spool_add(s, 0, 0, FBR_RECORD_OUT, "one ", 4), 0);
+    while (!fbr_spool_look(&run, root, UID_A) || !run.writes)
+        sched_yield();
+    child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    assert_true(child > 0);
+    end(s, 0);
+    assert_true(fbr_spool_look(&run, root, UID_A) && run.ended);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_false(run.writes);
 }
 
 static void test_the_last_bytes_of_each_rank_stay(void **state)
@@ -436,6 +460,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_a_record_is_read_as_it_was_written),
         T(test_what_is_kept_is_found_by_name_and_id),
+        T(test_a_process_that_was_forked_meanwhile_does_not_hold_it),
         T(test_the_last_bytes_of_each_rank_stay),
         T(test_bytes_that_are_lost_at_the_end_are_counted),
         T(test_memory_that_is_short_makes_no_gap),
