@@ -152,8 +152,8 @@ def _read(path):
     pairs = {}
     try:
         about = os.stat(path)
-        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o002:  # the library passes it over, too
-            return pairs
+        if about.st_uid not in (os.geteuid(), 0) or about.st_mode & 0o002 or not os.path.isfile(path):
+            return pairs  # the library passes it over, too
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             for line in file:
                 pair = re.match(r"\s*([^\s#;[=:][^=:]*?)\s*[=:](.*)", line)

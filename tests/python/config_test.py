@@ -142,6 +142,12 @@ def test_a_wrong_file_is_named(python, tmp_path):
     assert ran.code == 1 and ".fiberconfig:2" in ran.err and "ValueError" in ran.err, ran
 
 
+def test_a_fifo_in_place_of_the_file_is_ignored(python, tmp_path):
+    os.mkfifo(tmp_path / ".fiberconfig")
+    ran = python("-c", "import fiber; print(fiber.config.cpu_per_job)")
+    assert ran.code == 0 and ran.out == "1\n", ran
+
+
 def needs_of_a_function(what):
     return fiber.meta.job_of(what)
 
