@@ -648,14 +648,15 @@ FIBER_API int fiber_pool_drain(struct fiber_pool *pool, int timeout_ms);
  * closed. */
 FIBER_API int fiber_pool_wait_workers(struct fiber_pool *pool, int workers, int timeout_ms);
 /* Ends the workers. Tasks that are not done fail with -ECANCELED. Results stay readable until they
- * are closed. NULL is fine. */
+ * are closed. NULL is fine. In a callback it does not wait for the end. */
 FIBER_API void fiber_pool_close(struct fiber_pool *pool);
 
 /* Called on an internal thread, or within a call of the program that ends tasks (cancel, close),
- * one call at a time for each pool. It must be short, and may submit, cancel and close results. It
- * may not wait: where pool calls would wait, they return -EDEADLK. When fiber_result_wait() or
- * fiber_result_close() returns, all callbacks have returned, so `user` may be freed then. `code` 0:
- * data is the result (valid during the call); negative: `data` is the text of the error. */
+ * one call at a time for each pool. It must be short, and may submit, cancel, and close results and
+ * the pool. It may not wait: where pool calls would wait, they return -EDEADLK. When
+ * fiber_result_wait() or fiber_result_close() returns, all callbacks have returned, so `user` may
+ * be freed then. `code` 0: data is the result (valid during the call); negative: `data` is the text
+ * of the error. */
 typedef void (*fiber_task_done_fn)(void *user, size_t index, int code, const void *data,
                                    size_t len);
 typedef void (*fiber_progress_fn)(void *user, size_t done, size_t total);

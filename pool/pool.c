@@ -175,12 +175,20 @@ static void shut(struct fiber_pool *p, int code, const char *why)
     pthread_mutex_unlock(&p->lock);
 }
 
+static void *close_main(void *pool)
+{
+    shut(pool, -ECANCELED, "the pool was closed");
+    fbr_pool_unref(pool);
+    return NULL;
+}
+
 void fiber_pool_close(struct fiber_pool *p)
 {
     if (!p || fbr_rt_check() < 0)
         return;
-    shut(p, -ECANCELED, "the pool was closed");
-    fbr_pool_unref(p);
+    /* the workers cannot end while a callback on an internal thread waits for them */
+    if (!fbr_rt_awaited(p->rt) || fbr_thread_start(NULL, close_main, p) < 0)
+        close_main(p);
 }
 
 static const char ends[] = "the program ends: fiber_fini() or exit() was called";

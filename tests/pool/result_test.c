@@ -164,6 +164,35 @@ static void test_a_callback_may_not_wait(void **state)
     fiber_pool_close(s.pool);
 }
 
+/* On the thread that receives results, and on the one that sees workers die. */
+static void close_pool(void *user, size_t index, int code, const void *data, size_t len)
+{
+    struct seen *s = user;
+
+    fiber_pool_close(s->pool);
+    add(&s->calls);
+}
+
+static void test_a_callback_may_close_the_pool(void **state)
+{
+    static const fiber_task_fn tasks[] = {square, kill_worker};
+    struct fiber_map_options o = {.size = sizeof(struct fiber_map_options)};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct seen s = {.pool = open_pool(2)};
+        struct fiber_result *r;
+
+        o.retries = FIBER_RETRIES_NONE;
+        o.on_done = close_pool;
+        o.user = &s;
+        r = apply_later(s.pool, tasks[i], 1, &o);
+        assert_ok(fiber_result_wait(r, 60000));
+        assert_int_equal(s.calls, 1);
+        fiber_result_close(r);
+        assert_comes(children_active(NULL) == children_before);
+    }
+}
+
 static void count_cancelled(void *user, size_t index, int code, const void *data, size_t len)
 {
     struct seen *s = user;
@@ -770,6 +799,7 @@ int main(int argc, char **argv)
         pool_test(test_callbacks_see_each_result_once_before_the_map_is_done),
         pool_test(test_a_callback_may_submit_cancel_and_close),
         pool_test(test_a_callback_may_not_wait),
+        pool_test(test_a_callback_may_close_the_pool),
         pool_test(test_cancelled_tasks_call_back_too),
         pool_test(test_a_cancelled_map_stops_its_running_tasks),
         pool_test(test_a_cancelled_task_is_interrupted),
