@@ -32,6 +32,22 @@ static pmix_status_t add_map(struct fbr_buf *text, pmix_status_t (*generate)(con
     return rc;
 }
 
+/* libpmix's notation for names of hosts keeps what is before the first digit in 50 bytes, and the
+ * number after it in an int. A list with longer ones stays as it is, which libpmix reads, too. */
+static pmix_status_t generate_nodes(const char *names, char **map)
+{
+    for (const char *at = names; *at; at += strspn(at, ",")) {
+        size_t before = strcspn(at, "0123456789,");
+
+        if (before >= 50 || strspn(at + before, "0123456789") > 9) {
+            *map = strdup(names);
+            return *map ? PMIX_SUCCESS : PMIX_ERR_NOMEM;
+        }
+        at += strcspn(at, ",");
+    }
+    return PMIx_generate_regex(names, map);
+}
+
 /* Adds "host,host,...". */
 static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 {
@@ -39,7 +55,7 @@ static pmix_status_t add_nodes(const struct fbr_bridge_job *job, void *list)
 
     for (uint32_t k = 0; k < job->nodes; k++)
         fbr_putf(&names, "%s%s", k ? "," : "", job->hosts[k]);
-    return add_map(&names, PMIx_generate_regex, PMIX_NODE_MAP, list);
+    return add_map(&names, generate_nodes, PMIX_NODE_MAP, list);
 }
 
 /* Adds "0,1;2,3;...". */

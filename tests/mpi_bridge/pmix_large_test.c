@@ -2,6 +2,7 @@
  * `pmix_large_test figures` prints what it took, for benchmarks/run.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +25,7 @@ struct large {
     struct bridge_host *host;
     struct fbr_bridge_job job;
     struct fbr_error err;
-    char dir[192], names[NODES][16];
+    char dir[192], names[NODES][HOST_NAME_MAX + 1];
     const char *hosts[NODES];
     uint32_t first[NODES + 1], agents[NODES];
     struct fbr_bridge_rank local[EACH];
@@ -86,6 +87,8 @@ static struct large *notify_of_large_job(void)
         l->first[k + 1] = l->first[k] + EACH;
     }
     l->hosts[0] = l->host->agents[0].name;
+    memset(l->names[1], 'x', HOST_NAME_MAX); /* libpmix's own notation cannot express these two */
+    l->hosts[2] = "123456789012";
     for (uint32_t i = 0; i < EACH; i++)
         l->local[i] = (struct fbr_bridge_rank){.rank = i, .cpus = ""};
     l->job = (struct fbr_bridge_job){.run = "large",
