@@ -185,7 +185,7 @@ int fbr_client_end_stream(struct fbr_client *g)
     int rc = 0;
 
     pthread_mutex_lock(&g->lock);
-    if (g->streams_in && !g->leaving) {
+    if (g->streams_in) { /* the caller waits if another thread does the same */
         d = fbr_direct_ref(g->direct);
         g->leaving = true;
     }

@@ -626,7 +626,7 @@ int fbr_owner_end_stream(struct fbr_owner *h, int end, bool for_ever)
 
     pthread_mutex_lock(&h->lock);
     h->no_direct |= for_ever;
-    if (h->direct && h->near == end && !h->leaving) {
+    if (h->direct && h->near == end) { /* the caller waits if another thread does the same */
         d = fbr_direct_ref(h->direct);
         h->leaving = true;
     }

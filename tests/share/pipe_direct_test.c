@@ -3,10 +3,14 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <poll.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "pipe_util.h"
 #include "runtime/proc/context.h"
+#include "share/channel.h"
+#include "share/direct.h"
 
 #define ROUNDS 50 /* after which there is a stream, or was one */
 
@@ -300,6 +304,71 @@ static void test_what_one_holder_has_not_read_is_for_the_next(void **state)
 static void test_what_one_holder_has_not_read_is_not_lost_at_hold_max(void **state)
 {
     pass_on_unread(fbr_held_limit(&fbr_rt()->held));
+}
+
+/* ---- A holder that leaves its stream in two ways at once ---- */
+
+static const struct order *_Atomic to_pass_on; /* set: the next wake passes the end on first */
+static struct fiber_process *heir_of_ours;
+static sem_t returned;
+
+void __real_fbr_client_return_stream(struct fbr_client *g);
+void __wrap_fbr_client_return_stream(struct fbr_client *g);
+void __wrap_fbr_client_return_stream(struct fbr_client *g)
+{
+    __real_fbr_client_return_stream(g);
+    sem_post(&returned);
+}
+
+void __real_fbr_direct_wake(struct fbr_direct *d);
+void __wrap_fbr_direct_wake(struct fbr_direct *d);
+void __wrap_fbr_direct_wake(struct fbr_direct *d)
+{
+    const struct order *o = atomic_exchange(&to_pass_on, NULL);
+
+    __real_fbr_direct_wake(d);
+    if (!o)
+        return;
+    CHECK(fiber_process_start(&heir_of_ours, expect_all, o, sizeof(*o), NULL) == 0);
+    CHECK(sem_wait(&returned) == 0);
+}
+
+/* Talks, and asks for a descriptor; before it leaves the stream for that, another process gets the end, too. */
+static int talk_watch_and_pass_on(const void *arg, size_t len)
+{
+    const struct order *o = arg;
+    struct fiber_pipe *p = connect_end(&o->end);
+    struct fiber_queue *go = connect_queue(&o->report);
+    int rc, code;
+
+    CHECK(sem_init(&returned, 0, 0) == 0);
+    answer_rounds(p);
+    CHECK(get_number(go, LONG_MS, &rc) == 1); /* they are in the stream to us */
+    to_pass_on = o;
+    CHECK(fiber_pipe_fd(p) >= 0);
+    CHECK(heir_of_ours && fiber_process_join(heir_of_ours, LONG_MS) == 0);
+    CHECK(fiber_process_exitcode(heir_of_ours, &code) == 0 && code == 0);
+    fiber_pipe_close(p);
+    return 0;
+}
+
+static void test_a_descriptor_while_the_end_is_passed_on(void **state)
+{
+    struct order o = {.count = 500};
+    struct fiber_queue *go = open_queue(0, &o.report);
+    struct fiber_pipe *ends[2];
+    struct fiber_process *p;
+
+    open_pipe(ends, 0);
+    p = give_end(ends, talk_watch_and_pass_on, &o);
+    talk_rounds(ends[0], ROUNDS);
+    for (uint64_t i = 0; i < o.count; i++)
+        must(send_number(ends[0], i));
+    must(put_number(go, 1));
+    join(p);
+    expect_end(ends[0]);
+    fiber_pipe_close(ends[0]);
+    fiber_queue_close(go);
 }
 
 /* The owner keeps the end that it gave away. */
@@ -648,6 +717,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_owner_gives_its_end_away_with_what_has_come),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_for_the_next),
         cmocka_unit_test(test_what_one_holder_has_not_read_is_not_lost_at_hold_max),
+        cmocka_unit_test(test_a_descriptor_while_the_end_is_passed_on),
         cmocka_unit_test(test_the_next_holder_does_not_wait_for_a_dead_one),
         cmocka_unit_test(test_a_full_stream_is_for_the_next_holder_and_comes_first),
         cmocka_unit_test(test_a_descriptor_in_the_middle_of_a_conversation),
