@@ -341,7 +341,7 @@ static int dial(void *arg)
 {
     struct fbr_object_client *r = arg;
     struct fbr_runtime *rt = r->share->rt;
-    const struct fbr_caller me = {FBR_CALLER_PEER, rt->self, 0};
+    const struct fbr_caller me = {FBR_CALLER_PEER, rt->self};
     bool cut;
     int rc;
 

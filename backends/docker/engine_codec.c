@@ -25,8 +25,8 @@ void fbr_docker_name(const struct fbr_job *job, char out[FBR_DOCKER_NAME_MAX])
 {
     char *at;
 
-    snprintf(out, FBR_DOCKER_NAME_MAX, "fiber-%.8s-%llu-%llu-%.48s", job->run_uid,
-             (unsigned long long)job->process, (unsigned long long)job->epoch, job->name);
+    snprintf(out, FBR_DOCKER_NAME_MAX, "fiber-%.8s-%llu-%.48s", job->run_uid,
+             (unsigned long long)job->process, job->name);
     for (at = out; *at; at++)
         if (!isalnum((unsigned char)*at) && !strchr("_.-", *at))
             *at = '_';

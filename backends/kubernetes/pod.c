@@ -36,7 +36,7 @@ static bool is_alnum(char c)
 
 void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
 {
-    char tail[48], number[24], name[FBR_KUBE_NAME];
+    char number[24], name[FBR_KUBE_NAME];
     size_t n = 0, len = strlen(job->name), ends;
 
     snprintf(number, sizeof(number), "-%llu", (unsigned long long)job->process);
@@ -44,15 +44,12 @@ void fbr_kube_pod_name(char out[FBR_KUBE_NAME], const struct fbr_job *job)
     /* the name already ends in the number */
     if (len > ends && !strcmp(job->name + len - ends, number))
         len -= ends;
-    snprintf(tail, sizeof(tail), "%s", number);
-    if (job->epoch)
-        snprintf(tail + ends, sizeof(tail) - ends, "-e%llu", (unsigned long long)job->epoch);
     for (size_t i = 0; i < len && n < sizeof(name) - 1; i++)
         name[n++] = is_alnum(job->name[i]) ? job->name[i] | 0x20 : '-'; /* a small letter */
     name[n] = '\0';
-    ends = FBR_KUBE_NAME - 1 - (6 + RUN_CHARS + 1) - strlen(tail);
+    ends = FBR_KUBE_NAME - 1 - (6 + RUN_CHARS + 1) - strlen(number);
     snprintf(out, FBR_KUBE_NAME, "fiber-%.*s-%.*s%s", RUN_CHARS, job->run_uid, (int)ends, name,
-             tail);
+             number);
 }
 
 void fbr_kube_label(char out[FBR_KUBE_NAME], const char *text)

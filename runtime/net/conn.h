@@ -31,10 +31,9 @@
 struct fbr_caller {
     uint8_t kind; /* enum fbr_caller_kind */
     uint64_t id;
-    uint32_t epoch;
 };
 enum fbr_caller_kind {
-    FBR_CALLER_JOB = 1,  /* a process that we started: its process id and epoch */
+    FBR_CALLER_JOB = 1,  /* a process that we started: its process id */
     FBR_CALLER_PEER = 2, /* a process that has an address of ours; it chooses its id */
 };
 

@@ -8,9 +8,9 @@
 
 enum conn_state { CONN_CALLING, CONN_GREETING, CONN_OPEN, CONN_CLOSING, CONN_GONE };
 
-/* First bytes of a caller on a unix socket: magic, kind, id, epoch, secret. Their size is fixed.
+/* First bytes of a caller on a unix socket: magic, kind, id, secret. Their size is fixed.
  * They are only compared; nothing else is parsed until the secret has proved right. */
-#define FBR_HELLO_SIZE (4 + 1 + 8 + 4 + FBR_KEY_SIZE)
+#define FBR_HELLO_SIZE (4 + 1 + 8 + FBR_KEY_SIZE)
 #define FBR_HELLO_MAGIC 0x31524246u /* "FBR1" */
 
 struct fbr_conn {

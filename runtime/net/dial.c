@@ -11,7 +11,7 @@
 
 static void print_caller(const struct fbr_caller *who, char out[FBR_IDENTITY_MAX])
 {
-    snprintf(out, FBR_IDENTITY_MAX, "%u.%" PRIu64 ".%" PRIu32, who->kind, who->id, who->epoch);
+    snprintf(out, FBR_IDENTITY_MAX, "%u.%" PRIu64, who->kind, who->id);
 }
 
 int fbr_caller_scan(const char *identity, struct fbr_caller *who)
@@ -19,9 +19,7 @@ int fbr_caller_scan(const char *identity, struct fbr_caller *who)
     unsigned kind;
     char rest;
 
-    if (sscanf(identity, "%3u.%20" SCNu64 ".%10" SCNu32 "%c", &kind, &who->id, &who->epoch,
-               &rest) != 3 ||
-        kind > UINT8_MAX)
+    if (sscanf(identity, "%3u.%20" SCNu64 "%c", &kind, &who->id, &rest) != 2 || kind > UINT8_MAX)
         return -EINVAL;
     who->kind = (uint8_t)kind;
     return 0;
@@ -80,7 +78,6 @@ static void put_hello(struct fbr_conn *c, const struct fbr_caller *me,
     fbr_put_u32(&b, FBR_HELLO_MAGIC);
     fbr_put_u8(&b, me->kind);
     fbr_put_u64(&b, me->id);
-    fbr_put_u32(&b, me->epoch);
     fbr_put(&b, secret, FBR_KEY_SIZE);
 }
 

@@ -104,7 +104,6 @@ int fbr_listener_greet_unix(struct fbr_conn *c)
     magic = fbr_get_u32(&cur);
     who.kind = fbr_get_u8(&cur);
     who.id = fbr_get_u64(&cur);
-    who.epoch = fbr_get_u32(&cur);
     claimed = fbr_get(&cur, FBR_KEY_SIZE);
     rc = magic == FBR_HELLO_MAGIC ? l->auth.secret(l->auth.user, &who, secret) : -EPROTO;
     if (rc == 0 && !fbr_same(claimed, secret, FBR_KEY_SIZE))

@@ -28,8 +28,7 @@ static struct fiber_process *find(struct fbr_runtime *rt, const struct fbr_calle
     DL_FOREACH(rt->processes, p)
         if (who->kind == FBR_CALLER_JOB && p->id == who->id)
             break;
-    if (p &&
-        (p->epoch != who->epoch || !fbr_process_takes(p->state, P_ON_JOINED) || p->conn || p->host))
+    if (p && (!fbr_process_takes(p->state, P_ON_JOINED) || p->conn || p->host))
         p = NULL;
     pthread_mutex_unlock(&rt->lock);
     return p;

@@ -81,8 +81,8 @@ struct fbr_job {
     /* For the local backend, in addition to a ticket: the job's descriptors 4 and 5 (relay.h,
      * subjobs.h); 0: none. They stay the caller's. */
     int link, control;
-    uint64_t process, epoch; /* identity of the process, also for deterministic names */
-    int index;               /* 1 + the index of its node in its ring; 0: not in a ring */
+    uint64_t process; /* identity of the process, also for deterministic names */
+    int index;        /* 1 + the index of its node in its ring; 0: not in a ring */
     /* Nonzero: a backend with a list of hosts (an allocation, command_hosts) starts the job on the
      * host of its index. */
     int numbered;

@@ -600,7 +600,7 @@ static int put_ticket(struct fiber_process *p, enum fbr_reach reach, struct fbr_
                       struct fbr_error *err)
 {
     struct fbr_runtime *rt = p->rt;
-    struct fbr_join j = {.me = {FBR_CALLER_JOB, p->id, p->epoch}};
+    struct fbr_join j = {.me = {FBR_CALLER_JOB, p->id}};
     struct fbr_listener *l;
     int rc = fbr_rt_listener(rt, reach, &l, err);
 
@@ -655,7 +655,6 @@ static int start(struct fiber_process *p, struct fbr_error *err)
                           .is_host = p->spec.is_host,
                           .relayed = p->host && p->spec.link,
                           .process = p->id,
-                          .epoch = p->epoch,
                           .index = p->spec.index,
                           .numbered = p->spec.numbered,
                           .apart = p->spec.apart};

@@ -24,7 +24,6 @@ struct fiber_process {
     struct fbr_post kill;
 
     uint64_t id;
-    uint32_t epoch;
     char name[FBR_NAME_MAX];
     /* after the start of its job, only ops, user, link, is_host and prefix are used */
     struct fbr_process_spec spec;

@@ -15,9 +15,9 @@
 #define STREAM_MS 60000
 
 #define FIELD(member) FBR_FIELD(struct fbr_join, member)
-static const struct fbr_field fields[] = {
-    FIELD(url),     FIELD(run_uid), FIELD(name),     FIELD(root),   FIELD(by_host),
-    FIELD(me.kind), FIELD(me.id),   FIELD(me.epoch), FIELD(secret), {0}};
+static const struct fbr_field fields[] = {FIELD(url),   FIELD(run_uid), FIELD(name),
+                                          FIELD(root),  FIELD(by_host), FIELD(me.kind),
+                                          FIELD(me.id), FIELD(secret),  {0}};
 
 void fbr_join_put(const struct fbr_join *j, const struct fbr_config *config, struct fbr_buf *b)
 {

@@ -24,8 +24,7 @@ static const struct fbr_job plain = {.name = "worker 17/\xc3\xa9",
                                      .file = "./train",
                                      .argv = argv,
                                      .added_env = added,
-                                     .process = 17,
-                                     .epoch = 2};
+                                     .process = 17};
 
 static struct json_t *body_of(const struct fbr_job *job, const struct fbr_docker_wishes *w)
 {
@@ -56,10 +55,10 @@ static void test_a_name_is_one_that_engines_take(void **state)
     char name[FBR_DOCKER_NAME_MAX], again[FBR_DOCKER_NAME_MAX], long_name[300];
 
     fbr_docker_name(&job, name);
-    assert_string_equal(name, "fiber-1a2b3c4d-17-2-worker_17___");
+    assert_string_equal(name, "fiber-1a2b3c4d-17-worker_17___");
     fbr_docker_name(&job, again);
     assert_string_equal(name, again);
-    job.epoch = 3;
+    job.process = 18;
     fbr_docker_name(&job, again);
     assert_string_not_equal(name, again);
     memset(long_name, 'x', sizeof(long_name) - 1);
@@ -69,7 +68,7 @@ static void test_a_name_is_one_that_engines_take(void **state)
     assert_true(strlen(name) < FBR_DOCKER_NAME_MAX);
     job.name = "";
     fbr_docker_name(&job, name);
-    assert_string_equal(name, "fiber-1a2b3c4d-17-3-");
+    assert_string_equal(name, "fiber-1a2b3c4d-18-");
 }
 
 static void test_a_body_drops_what_is_not_asked_for(void **state)

@@ -575,7 +575,7 @@ static void addresses_that_are_none(void **state)
 
 static int do_dial_badly(void *arg)
 {
-    const struct fbr_caller who = {FBR_CALLER_JOB, GOOD, 3};
+    const struct fbr_caller who = {FBR_CALLER_JOB, GOOD};
     struct fbr_conn *conn;
 
     return fbr_conn_dial(&conn, loop, "tcp://127.0.0.1:1", &who, secret_of_good, &ops, NULL, arg);

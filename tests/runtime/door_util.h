@@ -63,7 +63,7 @@ static int do_dial(void *arg)
 
 static int dial_as(struct end *e, const char *to, uint64_t id, const uint8_t *secret)
 {
-    struct dial d = {.end = e, .url = to, .who = {FBR_CALLER_JOB, id, 3}};
+    struct dial d = {.end = e, .url = to, .who = {FBR_CALLER_JOB, id}};
 
     memset(e, 0, sizeof(*e));
     memcpy(d.secret, secret, FBR_KEY_SIZE);
@@ -170,7 +170,6 @@ static inline void put_hello(struct fbr_buf *b, const uint8_t *secret)
     fbr_put(b, "FBR1", 4);
     fbr_put_u8(b, FBR_CALLER_JOB);
     fbr_put_u64(b, GOOD);
-    fbr_put_u32(b, 3);
     fbr_put(b, secret, FBR_KEY_SIZE);
 }
 

@@ -149,7 +149,7 @@ static void test_a_program_that_never_joins(void **state)
 static void test_a_child_that_reaches_no_parent_says_why(void **state)
 {
     struct fbr_join join = {
-        .name = "process-7", .run_uid = "0123456789abcdef", .me = {FBR_CALLER_JOB, 7, 1}};
+        .name = "process-7", .run_uid = "0123456789abcdef", .me = {FBR_CALLER_JOB, 7}};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     struct fbr_config *config = fbr_config_new();
     const char *env[] = {NULL, NULL};

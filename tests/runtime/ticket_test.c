@@ -26,7 +26,7 @@ static const struct fbr_join example = {
     .run_uid = "0123456789abcdef0123456789abcdef",
     .name = "process-7",
     .root = "/tmp/fiber-1-abcdef",
-    .me = {FBR_CALLER_JOB, 0x1234567890abcdef, 3},
+    .me = {FBR_CALLER_JOB, 0x1234567890abcdef},
     .secret = "a secret of thirty-two bytes ..",
 };
 
