@@ -79,8 +79,10 @@ test_ranks_of_an_agent_that_is_told_to_end_may_save() {
             "$nap"'trap "echo save; kill -KILL \$!; exit 0" TERM; tail -f /dev/null >/dev/null & echo up; while :; do wait; done'
         wait_for "$patience" all_up 4 || fail 'the ranks do not come up' || return
         mapfile -t told < <(agents)
-        [ "$too" = agent ] || told+=("$launcher")
-        kill -TERM "${told[@]}" # at once: the launcher ends when the ranks have
+        [ "$too" = agent ] || told=("$launcher" "${told[@]}")
+        kill -STOP "${told[@]}" # no agent has ended before the last one hears of it
+        kill -TERM "${told[@]}"
+        kill -CONT "${told[@]}"
         ends "$([ "$too" = agent ] && echo 137 || echo 143)" || return
         [ "$(grep -c '^save$' "$work/out")" = 4 ] || fail 'each rank should save, once' || return
         [ "$too" = launcher ] || says 'the agent on ' || return
