@@ -199,8 +199,10 @@ const struct cli_command cli_cp = {
     .about = "Copies a file or a directory to a job of a run, or from it",
     .text =
         "One of SRC and DST is a file or a directory of this host, the other RUN/JOB:PATH. RUN is "
-        "as in ps; JOB is the number of a rank or a worker, as top shows it; without it, rank 0 or "
-        "the only worker of a pool is used. A PATH that does not begin with / is relative to the "
+        "as in ps; JOB is the number of a rank, a worker or a process, as top shows it; without "
+        "it, "
+        "rank 0, or the only worker or process, is used. A PATH that does not begin with / is "
+        "relative to the "
         "job's working directory. DST may be a directory.\n\n"
         "The file goes through the run's launcher, so this works on every backend, but only while "
         "the run goes on. The file is copied with its permissions, completely or not at all; it "

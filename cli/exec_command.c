@@ -143,10 +143,11 @@ const struct cli_command cli_exec = {
     .kind = CLI_RUN,
     .about = "Runs a command where a rank or a worker of a run is",
     .text =
-        "RUN is as in ps, RANK the number of a rank or a worker, as top shows it; without it, rank "
-        "0 or the only worker of a pool is used. The job of the rank or the worker starts the "
-        "command: on its host, in its container, in the job's working directory and with the job's "
-        "environment. FIBER_PID is the process id of the rank or the worker there. The command "
+        "RUN is as in ps, RANK the number of a rank, a worker or a process, as top shows it; "
+        "without it, rank 0, or the only worker or process, is used. Its job starts the command: "
+        "on its host, in its container, in the job's working directory and with the job's "
+        "environment. FIBER_PID is the process id of the rank, the worker or the process there. "
+        "The command "
         "must exist there: an image that Fiber makes has only the program and its libraries.\n\n"
         "The standard output and standard error of the command are printed here, and its exit code "
         "is the exit code of fiber exec. It has no terminal. All data go through the run's "

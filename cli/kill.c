@@ -127,7 +127,7 @@ static int kill_here(struct run_client *run, const char *job, const char *name, 
         return 0;
     if (rc == -ESRCH && rank >= 0)
         fbr_fail(err, rc, "%s %d does not run: `fiber top %.12s` shows those that do",
-                 run->about.kind == FBR_RUN_POOL ? "worker" : "rank", rank, run->about.uid);
+                 run_client_words(&run->about)->one, rank, run->about.uid);
     return rc;
 }
 
@@ -178,14 +178,15 @@ const struct cli_command cli_kill = {
     .operands = "RUN[/RANK] [RANK|JOB]",
     .kind = CLI_RUN,
     .about = "Ends a run, or sends its ranks a signal",
-    .text = "Without --signal and RANK the run is stopped as by Ctrl-C: its ranks get SIGTERM, and "
-            "SIGKILL after the grace period (the setting grace). With RANK alone that rank gets "
-            "SIGTERM, and --on-failure of the run decides what follows.\n\n"
-            "For a pool, the program that opened it gets SIGTERM; RANK is the number of a worker, "
-            "which is killed and replaced.\n\n"
-            "If a run is not of this host, or its launcher is dead, the configured engines are "
-            "searched for its id: its jobs are removed, or only the job with that name. A master "
-            "on another host may start new ones.",
+    .text =
+        "Without --signal and RANK the run is stopped as by Ctrl-C: its ranks get SIGTERM, and "
+        "SIGKILL after the grace period (the setting grace). With RANK alone that rank gets "
+        "SIGTERM, and --on-failure of the run decides what follows.\n\n"
+        "For a pool or a program, the program gets SIGTERM. RANK is the number of a worker, which "
+        "is killed and replaced, or of a process, which gets the signal.\n\n"
+        "If a run is not of this host, or its launcher is dead, the configured engines are "
+        "searched for its id: its jobs are removed, or only the job with that name. A master "
+        "on another host may start new ones.",
     .examples = "fiber kill train\tstop the run with that name\n"
                 "fiber kill 3fa9 --signal KILL\tkill its ranks at once\n"
                 "fiber kill train/3 -s USR1\ta signal to rank 3\n"

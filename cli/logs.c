@@ -351,14 +351,15 @@ const struct cli_command cli_logs = {
     .name = "logs",
     .operands = "[RUN[/RANK] [RANK|JOB]]",
     .kind = CLI_RUN,
-    .about = "Shows the output of the ranks of a run, or of the workers of a pool",
+    .about = "Shows the output of a run: of its ranks, workers or processes",
     .text =
         "Shows all the kept output, in the order of time, and returns; with --follow it continues "
         "until the run ends. The last 16 MiB of each rank are kept (the setting log_keep) in "
         "~/.local/state/fiber/logs (log_dir), also after the run has ended: for 14 days, for the "
         "last 200 runs, and at most 1 GiB in total (log_total). If RANK is given, its output is "
         "written into a file or a pipe byte for byte; otherwise only the last state of a progress "
-        "bar is shown. RANK of a pool is a worker, numbered as in `fiber top`. Without RUN it "
+        "bar is shown. RANK of a pool or a program is a worker or a process, numbered as in `fiber "
+        "top`. Without RUN it "
         "shows the run that goes on, if there is only one; if none goes on, the run that ended "
         "last.\n\n"
         "If a run is not of this host, or its launcher is dead, the configured engines are "

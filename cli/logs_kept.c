@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "cli/option.h"
+#include "cli/run_client.h"
 #include "runtime/base/fds.h"
 #include "runtime/inspect/spool_record.h"
 #include "runtime/base/printable.h"
@@ -232,7 +233,7 @@ static void tell_lost(struct source *s)
     fprintf(stderr,
             "fiber: lines of %s %u are missing here: newer lines took their place before they were "
             "shown (see log_keep)\n",
-            s->all->run->about.kind == FBR_RUN_POOL ? "worker" : "rank", s->rank);
+            run_client_words(&s->all->run->about)->one, s->rank);
 }
 
 /* Opens the older file, unless it has just been read, else the newer. It opens the newer one first:
@@ -492,7 +493,7 @@ int logs_kept(struct fbr_spool_run *run, const char *root, const struct logs_wis
     r.drops = false;
     if (!w->follow && w->tail != 0 && w->rank >= 0 && !r.count)
         fprintf(stderr, "fiber: %s %d of run %.16s has printed nothing\n",
-                run->about.kind == FBR_RUN_POOL ? "worker" : "rank", w->rank, run->about.uid);
+                run_client_words(&run->about)->one, w->rank, run->about.uid);
     show_last(&r);
     cli_flush();
     if (w->follow)

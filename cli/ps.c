@@ -30,7 +30,9 @@ static const char *state_of(const struct run_client *run, char out[48])
     default:
         if (run->facts.waiting[0])
             return "waiting";
-        return run->facts.running ? "running" : "starting";
+        return run->facts.running || (run->about.kind == FBR_RUN_PROGRAM && !run->facts.agents)
+                   ? "running"
+                   : "starting";
     }
 }
 
@@ -49,7 +51,7 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
     else
         fbr_json_str(j, "code", NULL);
     fbr_json_int(j, "pid", run->about.pid);
-    fbr_json_str(j, "kind", run->about.kind == FBR_RUN_POOL ? "pool" : "ring");
+    fbr_json_str(j, "kind", run_client_words(&run->about)->kind);
     fbr_json_int(j, "size", run_client_size(run));
     fbr_json_int(j, "agents", run->facts.agents);
     fbr_json_int(j, "running", run->facts.running);
@@ -71,7 +73,7 @@ static void put_json(struct fbr_json *j, const struct run_client *run)
 /* A row of the table. `ended` NULL: a list of running runs has no such column. On a terminal rows
  * are cut to its width. */
 struct row {
-    const char *uid, *name, *backend, *state, *ranks, *restarts, *time, *ended, *command;
+    const char *uid, *name, *kind, *backend, *state, *ranks, *restarts, *time, *ended, *command;
 };
 
 static void print_row(const struct row *r)
@@ -82,9 +84,9 @@ static void print_row(const struct row *r)
     if (r->ended)
         snprintf(ended, sizeof(ended), "%12s ", r->ended);
     size = (int)sizeof(line);
-    n = snprintf(line, sizeof(line), "%-9.8s %-*.*s %-10.10s %-9s %9s %8s %9s %s %s", r->uid, name,
-                 name, r->name, r->backend, r->state, r->ranks, r->restarts, r->time, ended,
-                 r->command);
+    n = snprintf(line, sizeof(line), "%-9.8s %-*.*s %-7s %-10.10s %-9s %9s %8s %9s %s %s", r->uid,
+                 name, name, r->name, r->kind, r->backend, r->state, r->ranks, r->restarts, r->time,
+                 ended, r->command);
     if (n >= size)
         n = size - 1;
     if (isatty(STDOUT_FILENO) && n > cli_column(line, width))
@@ -119,11 +121,11 @@ static void print_run(const struct run_client *run, bool all)
     else if (run->state == CLIENT_RUNNING)
         snprintf(ranks, sizeof(ranks), "%d/%d", run->facts.running, run_client_size(run));
     else
-        snprintf(ranks, sizeof(ranks), "%d", run->about.size);
+        snprintf(ranks, sizeof(ranks), "%d", run_client_size(run));
     snprintf(restarts, sizeof(restarts), "%d", run->facts.restarts);
-    print_row(&(struct row){run->about.uid, run->about.name, run->about.backend,
-                            state_of(run, state), ranks, restarts, took, all ? ended : NULL,
-                            run->about.command});
+    print_row(&(struct row){run->about.uid, run->about.name, run_client_words(&run->about)->kind,
+                            run->about.backend, state_of(run, state), ranks, restarts, took,
+                            all ? ended : NULL, run->about.command});
 }
 
 /* ---- Runs that the engines know ---- */
@@ -190,8 +192,8 @@ static void print_group(const struct group *g, bool all)
     if (g->since_ms)
         run_client_age(age, fbr_wall_ms() - g->since_ms);
     snprintf(jobs, sizeof(jobs), "%d/%d", g->running, g->total);
-    print_row(&(struct row){g->first->run, "-", g->first->backend, group_state(g), jobs, "-", age,
-                            all ? "-" : NULL, g->about});
+    print_row(&(struct row){g->first->run, "-", "-", g->first->backend, group_state(g), jobs, "-",
+                            age, all ? "-" : NULL, g->about});
 }
 
 /* ---- All of it ---- */
@@ -272,7 +274,7 @@ static int show_json(struct ps *p)
 
 static int show_rows(struct ps *p)
 {
-    print_row(&(struct row){"RUN", "NAME", "BACKEND", "STATE", "RANKS", "RESTARTS", "TIME",
+    print_row(&(struct row){"RUN", "NAME", "KIND", "BACKEND", "STATE", "RANKS", "RESTARTS", "TIME",
                             p->all ? "ENDED" : NULL, "COMMAND"});
     for (size_t i = 0; i < p->count; i++)
         if (!p->only || !strcmp(p->only, p->runs[i].about.backend))
@@ -313,10 +315,14 @@ const struct cli_command cli_ps = {
     .operands = "",
     .about = "Lists your runs on this host, and those on engines",
     .text =
-        "A run is a ring or a pool; a program that has only processes or managers is none.\n\n"
-        "RANKS is the number of running ranks, and of all ranks; for a pool, of workers. TIME is "
-        "how long the run has taken so far, or took. In logs, kill, top and scale a run is named "
-        "by its id, the beginning of its id, or its name. No answer: the launcher lives, but has "
+        "A run is a ring, a pool, or the processes and managers that a program has started by "
+        "themselves (KIND is program). Pools and programs are shown when they have lived for half "
+        "a second.\n\n"
+        "RANKS is the number of running ranks, and of all ranks; for a pool, of workers; for a "
+        "program, of running processes, and of all that it has started. TIME is how long the run "
+        "has taken so far, or took. In logs, kill, top and scale a run is named by its id, the "
+        "beginning of its id, or its name; of the runs of one program, its name means the pool or "
+        "the ring. No answer: the launcher lives, but has "
         "not answered for two seconds; it is stopped, or the machine is very busy. The list of "
         "ended runs goes when you log out, except for those whose output is kept (see `fiber "
         "logs --help`).\n\n"

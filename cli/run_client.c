@@ -353,9 +353,18 @@ static void take_over(struct run_client *run, struct run_client *listed)
     listed->ranks = listed->before = listed->coming = NULL;
 }
 
+/* If two living runs are of one program, a user means its pool or ring rather than its other
+ * processes. NULL: either may be meant. */
+static struct run_client *meant(struct run_client *a, struct run_client *b)
+{
+    if (a->about.pid != b->about.pid)
+        return NULL;
+    return a->about.kind == FBR_RUN_PROGRAM ? b : b->about.kind == FBR_RUN_PROGRAM ? a : NULL;
+}
+
 int run_client_find(const char *typed, struct run_client *run, struct fbr_error *err)
 {
-    struct run_client *runs, *found = NULL;
+    struct run_client *runs, *found = NULL, *other;
     size_t count, living = 0;
     int rc = run_client_list(&runs, &count, true, NULL, err);
 
@@ -366,8 +375,9 @@ int run_client_find(const char *typed, struct run_client *run, struct fbr_error 
 
         if (!fbr_registry_is_called(&runs[i].about, typed) || (living && !lives))
             continue;
-        living += lives;
-        found = &runs[i];
+        other = living ? meant(found, &runs[i]) : NULL;
+        living += lives && !other;
+        found = other ? other : &runs[i];
     }
     if (!found)
         rc = fbr_fail(
@@ -393,7 +403,7 @@ static int64_t end_of(const struct run_client *run)
 
 int run_client_only(struct run_client *run, bool ended, struct fbr_error *err)
 {
-    struct run_client *runs, *found = NULL;
+    struct run_client *runs, *found = NULL, *other;
     size_t count, living = 0, len = 0;
     int rc = run_client_list(&runs, &count, ended, NULL, err);
     char names[256] = "";
@@ -403,6 +413,11 @@ int run_client_only(struct run_client *run, bool ended, struct fbr_error *err)
     for (size_t i = 0; i < count; i++) {
         bool lives = runs[i].state <= CLIENT_SILENT;
 
+        other = lives && living ? meant(found, &runs[i]) : NULL;
+        if (other) {
+            found = other;
+            continue;
+        }
         if (lives && len < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%.8s %.64s",
                                     living ? ", " : "", runs[i].about.uid, runs[i].about.name);
@@ -437,10 +452,23 @@ int run_client_again(const struct run_client *run, struct run_client *again, str
 
 /* ---- For listings ---- */
 
+const struct run_client_words *run_client_words(const struct fbr_run_control_about *about)
+{
+    static const struct run_client_words words[] = {
+        [FBR_RUN_RING] = {"ring", "rank", "ranks", "RANK"},
+        [FBR_RUN_POOL] = {"pool", "worker", "workers", "WORKER"},
+        [FBR_RUN_PROGRAM] = {"program", "process", "processes", "NUMBER"}};
+
+    return &words[about->kind <= FBR_RUN_PROGRAM ? about->kind : FBR_RUN_RING];
+}
+
 int run_client_size(const struct run_client *run)
 {
-    return run->about.kind == FBR_RUN_POOL && run->state <= CLIENT_SILENT ? run->facts.size
-                                                                          : run->about.size;
+    bool lives = run->state <= CLIENT_SILENT;
+
+    return run->about.kind == FBR_RUN_RING || (run->about.kind == FBR_RUN_POOL && !lives)
+               ? run->about.size
+               : run->facts.size;
 }
 
 void run_client_age(char out[32], int64_t ms)
@@ -503,9 +531,11 @@ int run_client_job(const char *text, const struct run_client *run, struct fbr_er
 
     text = dash ? dash + 1 : text;
     if (!fbr_number(text, 0, INT32_MAX, &v))
-        return fbr_fail(err, -EINVAL, "\"%.64s\" is not a rank's number", text);
-    /* the numbers of workers grow */
-    if (!pool && run->about.size && v >= run->about.size && v >= run->facts.size)
+        return fbr_fail(err, -EINVAL, "\"%.64s\" is not a %s's number", text,
+                        pool ? "rank" : run_client_words(&run->about)->one);
+    /* the numbers of workers and processes grow */
+    if (run->about.kind == FBR_RUN_RING && run->about.size && v >= run->about.size &&
+        v >= run->facts.size)
         return fbr_fail(err, -EINVAL, "there is no rank %d: the run has %d, from 0", (int)v,
                         run->about.size);
     return (int)v;

@@ -66,7 +66,12 @@ int run_client_ask(struct run_client *run, enum fbr_run_control_op op, int rank,
 /* Afterwards run->fd is a stream to the exec server of the process of that rank or worker (-1: any
  * process), for runtime/inspect/message.h; a read waits at most a minute for a byte. */
 int run_client_tunnel(struct run_client *run, int rank, struct fbr_error *err);
-/* Returns the number of ranks, or of the requested workers. */
+/* The words for a kind of run, and for its jobs: pool, worker, workers, WORKER. */
+struct run_client_words {
+    const char *kind, *one, *many, *head;
+};
+const struct run_client_words *run_client_words(const struct fbr_run_control_about *about);
+/* Returns the number of ranks, of the requested workers, or of processes so far. */
 int run_client_size(const struct run_client *run);
 
 /* For listings: "3m 20s"; "1.2 GiB". */

@@ -52,9 +52,14 @@ struct stack {
     size_t nseen;
 };
 
-static const char *word(const struct stack *s)
+static const struct run_client_words *words(const struct stack *s)
 {
-    return s->run.about.kind == FBR_RUN_POOL ? "worker" : "rank";
+    return run_client_words(&s->run.about);
+}
+
+static bool is_ring(const struct stack *s)
+{
+    return s->run.about.kind == FBR_RUN_RING;
 }
 
 /* ---- One query ---- */
@@ -68,7 +73,7 @@ static int keep(struct stack *s, const struct ask *a, const char *host,
         return -ENOMEM;
     s->nseen++;
     seen->process = *p;
-    seen->who = s->run.about.kind == FBR_RUN_POOL ? a->who : p->rank;
+    seen->who = is_ring(s) ? p->rank : a->who;
     fbr_printable_plain(seen->host, sizeof(seen->host), host);
     fbr_printable_plain(seen->process.program, sizeof(p->program), p->program);
     for (size_t i = 0; i < s->nasks; i++)
@@ -85,8 +90,7 @@ static int take(struct stack *s, const struct ask *a, const char *host, const st
     int rc;
 
     while ((rc = fbr_stack_get(&c, &p)) > 0) {
-        bool wanted =
-            s->run.about.kind == FBR_RUN_POOL || (p.rank >= 0 && (s->one < 0 || p.rank == s->one));
+        bool wanted = !is_ring(s) || (p.rank >= 0 && (s->one < 0 || p.rank == s->one));
 
         if (wanted)
             rc = keep(s, a, host, &p);
@@ -228,8 +232,7 @@ static const char *or_dash(const char *text)
 
 static void print_list(const struct stack *s)
 {
-    printf("%6s %-24s %8s %s %-20s %-16s %9s  %s\n",
-           s->run.about.kind == FBR_RUN_POOL ? "WORKER" : "RANK", "HOST", "PID", "S", "WCHAN",
+    printf("%6s %-24s %8s %s %-20s %-16s %9s  %s\n", words(s)->head, "HOST", "PID", "S", "WCHAN",
            "SYSCALL", "CPU", "PROGRAM");
     for (size_t i = 0; i < s->nseen; i++) {
         const struct seen *e = &s->seen[i];
@@ -267,12 +270,12 @@ static void print_frames(const struct stack_group *g)
 static void print_group(const struct stack *s, const struct stack_group *g)
 {
     char ranges[512], call[32], name[32];
-    const char *many = g->nwho == 1 ? "" : "s";
+    const char *noun = g->nwho == 1 ? words(s)->one : words(s)->many;
 
     stack_ranges(ranges, sizeof(ranges), g->who, g->nwho);
     fbr_printable_plain(call, sizeof(call), g->call ? g->thread->call : "");
     fbr_printable_plain(name, sizeof(name), g->thread->name);
-    printf("\n%s%s %s: ", word(s), many, ranges);
+    printf("\n%s %s: ", noun, ranges);
     if (g->main)
         printf("main thread%s of %s", g->threads == 1 ? "" : "s", g->process->program);
     else
@@ -335,7 +338,7 @@ static void put_process(struct fbr_json *j, const struct stack *s, const struct 
     const char state[2] = {e->process.state, '\0'};
 
     fbr_json_object(j);
-    fbr_json_int(j, word(s), e->who);
+    fbr_json_int(j, words(s)->one, e->who);
     fbr_json_str(j, "host", e->host);
     fbr_json_int(j, "pid", e->process.pid);
     fbr_json_int(j, "parent", e->process.parent);
@@ -353,7 +356,7 @@ static void put_process(struct fbr_json *j, const struct stack *s, const struct 
 static void put_group(struct fbr_json *j, const struct stack *s, const struct stack_group *g)
 {
     fbr_json_object(j);
-    fbr_json_array(j, s->run.about.kind == FBR_RUN_POOL ? "workers" : "ranks");
+    fbr_json_array(j, words(s)->many);
     for (size_t i = 0; i < g->nwho; i++)
         fbr_json_int(j, NULL, g->who[i]);
     fbr_json_end_array(j);
@@ -405,7 +408,8 @@ static int print_missing(struct stack *s)
                     s->asks[k].state = ASK_DONE;
             }
         stack_ranges(ranges, sizeof(ranges), who, n);
-        code = cli_failed(1, "%s%s %s: %s", word(s), n == 1 ? "" : "s", ranges, s->asks[i].why);
+        code = cli_failed(1, "%s %s: %s", n == 1 ? words(s)->one : words(s)->many, ranges,
+                          s->asks[i].why);
     }
     free(who);
     return code;
@@ -430,7 +434,7 @@ static int show(struct stack *s, bool json)
     stack_fold_fini(&f);
     missing = print_missing(s);
     if (!code && !missing && !s->nseen)
-        code = cli_failed(1, "run %.16s has no running %s", s->run.about.uid, word(s));
+        code = cli_failed(1, "run %.16s has no running %s", s->run.about.uid, words(s)->one);
     return code ? code : missing;
 }
 
@@ -465,7 +469,8 @@ static int find_ranks(struct stack *s, const char *typed, struct fbr_error *err)
     if (s->nasks)
         qsort(s->asks, s->nasks, sizeof(*s->asks), by_number);
     if (s->one >= 0 && !s->nasks)
-        return fbr_fail(err, -ESRCH, "%s %d is not running; see `fiber top`", word(s), s->one);
+        return fbr_fail(err, -ESRCH, "%s %d is not running; see `fiber top`", words(s)->one,
+                        s->one);
     return 0;
 }
 
@@ -506,7 +511,8 @@ const struct cli_command cli_stack = {
     .kind = CLI_RUN,
     .about = "Shows what the ranks of a run are doing: the stack of each of their threads",
     .text =
-        "RUN is as in ps, RANK the number of a rank or a worker, as top shows it. Each process of "
+        "RUN is as in ps, RANK the number of a rank, a worker or a process, as top shows it. Each "
+        "process of "
         "a rank is listed with its state (R runs, S sleeps, D waits in the kernel, T is stopped, Z "
         "has ended), what it waits for in the kernel, its system call and its processor time. The "
         "stacks follow, innermost call first. Equal stacks are shown once, with their ranks, so "

@@ -56,6 +56,11 @@ static bool is_pool(const struct view *v)
     return v->run.about.kind == FBR_RUN_POOL;
 }
 
+static const struct run_client_words *words(const struct view *v)
+{
+    return run_client_words(&v->run.about);
+}
+
 /* Returns for how many seconds the launcher has not answered; 0: it answers. */
 static int silent_s(const struct view *v)
 {
@@ -189,11 +194,15 @@ static void put_head(struct view *v)
     char line[512];
 
     if (is_pool(v))
-        snprintf(line, sizeof(line), "%6s %-10s %6s %6s %9s %8s %8s %s", "WORKER", "STATE", "BUSY%",
-                 "CPU%", "MEMORY", "TASKS", "PID", "HOST");
+        snprintf(line, sizeof(line), "%6s %-10s %6s %6s %9s %8s %8s %s", words(v)->head, "STATE",
+                 "BUSY%", "CPU%", "MEMORY", "TASKS", "PID", "HOST");
+    else if (v->run.about.kind == FBR_RUN_PROGRAM)
+        snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %-*s %s", words(v)->head, "STATE",
+                 "CPU%", "MEMORY", "PID", v->boots, "NAME", "HOST");
     else
-        snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-*s %-*s %s", "RANK", "STATE",
-                 "CPU%", "MEMORY", "RESTARTS", "PID", v->hosts, "HOST", v->boots, "BOOT", "CPUS");
+        snprintf(line, sizeof(line), "%6s %-10s %6s %9s %8s %8s %-*s %-*s %s", words(v)->head,
+                 "STATE", "CPU%", "MEMORY", "RESTARTS", "PID", v->hosts, "HOST", v->boots, "BOOT",
+                 "CPUS");
     put_line(v, line);
 }
 
@@ -210,6 +219,10 @@ static void put_rank(struct view *v, const struct fbr_run_rank *r)
         snprintf(line, sizeof(line), "%6d %-10s %6s %6s %9s %8llu %8lld %s", s->rank,
                  run_client_rank_state(s, state), busy, cpu, memory, (unsigned long long)r->tasks,
                  (long long)s->pid, s->host);
+    else if (v->run.about.kind == FBR_RUN_PROGRAM)
+        snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8lld %-*s %s", s->rank,
+                 run_client_rank_state(s, state), cpu, memory, (long long)s->pid, v->boots, s->how,
+                 s->host);
     else
         snprintf(line, sizeof(line), "%6d %-10s %6s %9s %8d %8lld %-*s %-*s %s", s->rank,
                  run_client_rank_state(s, state), cpu, memory, s->restarts, (long long)s->pid,
@@ -239,13 +252,16 @@ static void put_title(struct view *v)
 {
     const struct run_client *r = &v->run;
     int size = run_client_size(r);
-    char line[512], age[32];
+    char line[512], age[32], restarts[32] = "";
 
     run_client_age(age, fbr_wall_ms() - r->about.started_ms);
-    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s%s  %d restart%s  %s",
-             is_pool(v) ? "pool" : "run", r->about.uid, r->about.name, r->about.backend,
-             r->facts.running, size, is_pool(v) ? "worker" : "rank", size == 1 ? " runs" : "s run",
-             r->facts.restarts, r->facts.restarts == 1 ? "" : "s", age);
+    if (r->about.kind != FBR_RUN_PROGRAM)
+        snprintf(restarts, sizeof(restarts), "  %d restart%s", r->facts.restarts,
+                 r->facts.restarts == 1 ? "" : "s");
+    snprintf(line, sizeof(line), "%s %.8s  %s  %s  %d of %d %s run%s%s  %s",
+             r->about.kind == FBR_RUN_RING ? "run" : words(v)->kind, r->about.uid, r->about.name,
+             r->about.backend, r->facts.running, size, size == 1 ? words(v)->one : words(v)->many,
+             size == 1 ? "s" : "", restarts, age);
     put_line(v, line);
     format_doing(v, line, sizeof(line));
     if (v->screen || line[0])
@@ -271,7 +287,7 @@ static void put_foot(struct view *v, int rows)
     snprintf(line, sizeof(line),
              "%d to %d of %d by %s; q quits; arrows scroll; sort: c %s, m memory, h host, r %s",
              v->first + 1, last, v->run.nranks, order_names[v->order], is_pool(v) ? "busy" : "cpu",
-             is_pool(v) ? "worker" : "rank");
+             words(v)->one);
     put_line(v, line);
 }
 
@@ -317,7 +333,7 @@ static void put_json_rank(const struct view *v, struct fbr_json *j, const struct
     char state[48];
 
     fbr_json_object(j);
-    fbr_json_int(j, is_pool(v) ? "worker" : "rank", s->rank);
+    fbr_json_int(j, words(v)->one, s->rank);
     fbr_json_str(j, "state", run_client_rank_state(s, state));
     fbr_json_str(j, "host", s->host);
     fbr_json_int(j, "pid", s->pid);
@@ -328,6 +344,8 @@ static void put_json_rank(const struct view *v, struct fbr_json *j, const struct
         fbr_json_int(j, "tasks", (int64_t)r->tasks);
         fbr_json_double(j, "busy_s", r->busy);
         put_share(j, "busy_percent", busy_share(v, r));
+    } else if (v->run.about.kind == FBR_RUN_PROGRAM) {
+        fbr_json_str(j, "name", s->how);
     } else {
         fbr_json_int(j, "restarts", s->restarts);
         fbr_json_str(j, "boot", s->how);
@@ -343,7 +361,7 @@ static void draw_json(const struct view *v)
     fbr_json_object(&j);
     fbr_json_str(&j, "uid", v->run.about.uid);
     fbr_json_str(&j, "name", v->run.about.name);
-    fbr_json_str(&j, "kind", is_pool(v) ? "pool" : "ring");
+    fbr_json_str(&j, "kind", words(v)->kind);
     fbr_json_int(&j, "running", v->run.facts.running);
     fbr_json_int(&j, "restarts", v->run.facts.restarts);
     fbr_json_str(&j, "waiting", v->run.facts.waiting);
@@ -351,7 +369,7 @@ static void draw_json(const struct view *v)
     if (is_pool(v))
         put_share(&j, "tasks_per_s", task_rate(v));
     fbr_json_int(&j, "silent_s", silent_s(v));
-    fbr_json_array(&j, is_pool(v) ? "workers" : "ranks");
+    fbr_json_array(&j, words(v)->many);
     for (int i = 0; i < v->run.nranks; i++)
         put_json_rank(v, &j, &v->run.ranks[i]);
     fbr_json_end_array(&j);
@@ -542,7 +560,9 @@ const struct cli_command cli_top = {
     .about = "Shows what the ranks of a run use, live",
     .text = "Shows the processor time, memory and restarts of each rank, and the bootstrap that it "
             "used. For a pool: how busy each worker is, what it uses, the number of its finished "
-            "tasks, and the tasks per second of the pool. The first table has averages since the "
+            "tasks, and the tasks per second of the pool. For a program: what its processes use, "
+            "with their names and the numbers that other commands take. The first table has "
+            "averages since the "
             "start, later tables have averages since the last table. Without RUN it shows the run "
             "that goes on, if there is only one.\n\n"
             "The arrow keys, Page Up, Page Down, Home and End scroll. c sorts by processor time (a "

@@ -172,21 +172,6 @@ static void on_broken(void *user, struct fbr_link *link, int why)
 
 const struct fbr_link_ops fbr_pool_link_ops = {.on_record = on_record, .on_broken = on_broken};
 
-static void take_use(struct fbr_pool_worker *w, struct fbr_cur *c)
-{
-    uint64_t cpu_ns = fbr_get_u64(c), resident = fbr_get_u64(c);
-    char host[sizeof(w->use.host)];
-
-    fbr_get_str(c, host, sizeof(host));
-    if (!fbr_cur_ok(c))
-        return;
-    pthread_mutex_lock(&w->pool->lock);
-    w->use.cpu_ns = cpu_ns;
-    w->use.resident = resident;
-    memcpy(w->use.host, host, sizeof(host));
-    pthread_mutex_unlock(&w->pool->lock);
-}
-
 static void take_returned(struct fbr_pool_worker *w, struct fbr_cur *c)
 {
     struct fiber_pool *p = w->pool;
@@ -214,6 +199,4 @@ void fbr_pool_on_frame(void *user, struct fiber_process *process, uint8_t type,
         fbr_workers_ready(w);
     else if (type == FBR_POOL_RETURNED)
         take_returned(w, body);
-    else if (type == FBR_POOL_USE)
-        take_use(w, body);
 }

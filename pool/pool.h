@@ -11,7 +11,7 @@
 #include <uthash.h>
 
 #include "runtime/base/spin.h"
-#include "runtime/inspect/spool.h"
+#include "runtime/inspect/own_run.h"
 #include "pool/autoscale.h"
 #include "pool/dispatch.h"
 #include "pool/pool_wire.h"
@@ -68,10 +68,6 @@ struct fbr_pool_worker {
     uint64_t busy_ns;
     uint64_t ready_ms;      /* fbr_now_ms(); 0: not yet */
     struct fbr_buf commons; /* ids (u64) of the common inputs that it has */
-    struct {                /* at the last look (pool_control.c) */
-        uint64_t cpu_ns, resident;
-        char host[64];
-    } use;
     struct {
         uint64_t id, at_ns;
         uint32_t count, left;
@@ -137,8 +133,8 @@ struct fiber_pool {
     uint64_t timer_at_ms;   /* when the timer fires; UINT64_MAX: it is not armed */
     /* sets the timer; needs no memory, because the timer is what tries again after a shortage */
     struct fbr_post armer;
-    struct fbr_pool_control *run_control; /* loop thread; NULL: the pool has none */
-    struct fbr_spool *kept; /* the output of its workers, for the thread that ends the pool */
+    struct fbr_own_run *run; /* loop thread; NULL: the pool has none */
+    struct fbr_spool *kept;  /* the output of its workers, for the thread that ends the pool */
     /* Maps. */
     struct fiber_result *results; /* results that are not done */
     uint64_t end_by_ms; /* when the first of them may reach its time limit; UINT64_MAX: none */

@@ -14,8 +14,8 @@
  *              count x (i32 code, u32 length, bytes padded to 8: the result, or an error's text)
  *     LAST     u32 4, u32 0: the process exits, and waits until the pool has all its results
  *
- * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP, TAKEN and LOOK to the worker,
- * RETURNED and USE to the pool.
+ * On the control channel, FBR_FRAME_POOL + n: RECALL, CANCEL, STOP and TAKEN to the worker,
+ * RETURNED to the pool.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #pragma once
@@ -37,8 +37,6 @@ enum fbr_pool_frame {
     FBR_POOL_STOP,                    /* finish the tasks that you hold, and exit */
     FBR_POOL_RETURNED,                /* u64 batch, u32 tasks kept */
     FBR_POOL_TAKEN,                   /* all results before LAST are taken: exit */
-    FBR_POOL_LOOK,                    /* empty: answer with USE */
-    FBR_POOL_USE,                     /* u64 ns of processor time, u64 resident bytes, str host */
 };
 
 #define FBR_RESULTS_HEAD 32

@@ -162,6 +162,7 @@ struct fbr_pool_supervisor *fbr_pool_supervisor_get(struct fiber_pool *p)
                                     .env = p->env,
                                     .ops = &ops,
                                     .link = &link_ops,
+                                    .in_run = true,
                                     .is_host = true};
     struct fbr_pool_supervisor *h;
 

@@ -29,7 +29,6 @@
 #include "runtime/proc/child.h"
 #include "runtime/base/log.h"
 #include "runtime/base/reply.h"
-#include "runtime/inspect/stack.h"
 
 #define REPORT_BYTES (64 * 1024)
 #define FLUSH_MS 2
@@ -231,22 +230,6 @@ static void on_cancel(struct worker *w, uint64_t batch, uint32_t pos)
     give_back(w, batch, kept);
 }
 
-static void send_use(struct worker *w)
-{
-    char host[64] = "";
-    uint64_t cpu_ns, resident;
-    struct fbr_buf b = {0};
-
-    if (!fbr_stack_usage(getpid(), &cpu_ns, &resident))
-        return;
-    gethostname(host, sizeof(host) - 1);
-    fbr_put_u64(&b, cpu_ns);
-    fbr_put_u64(&b, resident);
-    fbr_put_str(&b, host);
-    fbr_child_send(w->child, FBR_POOL_USE, &b);
-    fbr_buf_fini(&b);
-}
-
 static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
 {
     struct worker *w = user;
@@ -268,9 +251,6 @@ static void on_frame(void *user, uint8_t type, struct fbr_cur *body)
     case FBR_POOL_STOP:
         atomic_store(&w->stop, true);
         eventfd_write(w->wake, 1);
-        break;
-    case FBR_POOL_LOOK:
-        send_use(w);
         break;
     case FBR_POOL_TAKEN:
         pthread_mutex_lock(&w->lock);

@@ -254,6 +254,7 @@ static int start_one(struct fiber_pool *p, char *why, size_t size)
                                     .ops = &process_ops,
                                     .user = w,
                                     .alike = p->size.target,
+                                    .in_run = true,
                                     .link = &fbr_pool_link_ops};
     static const uint32_t of_host = FBR_WORKER_MAGIC;
     int rc;

@@ -717,6 +717,7 @@ int fbr_ring_start_agent(struct ring_agent *a)
                                     .options = &options,
                                     .ops = &agent_ops,
                                     .user = a,
+                                    .in_run = true,
                                     .is_host = true};
     struct fbr_buf b = {0};
     int rc;

@@ -114,6 +114,18 @@ static void *run(void *arg)
     return NULL;
 }
 
+void fbr_exec_server_put_use(struct fbr_buf *use)
+{
+    uint64_t cpu_ns = 0, resident = 0;
+    char host[64] = "";
+
+    fbr_stack_usage(getpid(), &cpu_ns, &resident);
+    gethostname(host, sizeof(host) - 1);
+    fbr_put_u64(use, cpu_ns);
+    fbr_put_u64(use, resident);
+    fbr_put_str(use, host);
+}
+
 void fbr_exec_server_refuse(struct fbr_buf *answer, int code, const char *why)
 {
     fbr_msg_put_done(answer, code, why);

@@ -263,7 +263,7 @@ static void keep_record(const char *root, const struct fbr_run_control_about *ab
 
     if (make_dir(join(ended, root, "ended"), NULL) < 0)
         return;
-    if (code != FBR_REGISTRY_LOST) /* the time of its end is unknown */
+    if (code != FBR_REGISTRY_LOST && !last.ended_ms) /* else the time of its end is unknown */
         last.ended_ms = fbr_wall_ms();
     snprintf(name, sizeof(name), "%014lld-%.*s%04x", (long long)about->started_ms, FBR_REGISTRY_UID,
              about->uid, (unsigned)fbr_hash(FBR_HASH, about->name, strlen(about->name)) & 0xffff);
@@ -294,16 +294,29 @@ static bool read_about(const char *dir, struct fbr_run_control_about *about,
     return fbr_registry_read(join(path, dir, "about"), about, facts, NULL, NULL, 0);
 }
 
+void fbr_registry_stopping(const char *dir)
+{
+    char path[FBR_REGISTRY_MAX];
+
+    fbr_fds_close(open(join(path, dir, "stopped"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
 /* Removes a run whose launcher is dead, so that nothing listens at its socket. */
 static void sweep_run(const char *dir)
 {
     struct fbr_run_control_about about;
     struct fbr_run_facts facts;
+    char path[FBR_REGISTRY_MAX];
+    struct stat st;
 
-    if (read_about(dir, &about, &facts))
-        fbr_registry_end(dir, &about, &facts, FBR_REGISTRY_LOST, "its launcher was killed");
-    else
+    if (!read_about(dir, &about, &facts)) {
         fbr_rundir_remove_tree(dir);
+    } else if (stat(join(path, dir, "stopped"), &st) == 0) {
+        facts.ended_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+        fbr_registry_end(dir, &about, &facts, 128 + SIGTERM, "ended after `fiber kill`");
+    } else {
+        fbr_registry_end(dir, &about, &facts, FBR_REGISTRY_LOST, "its launcher was killed");
+    }
 }
 
 /* Whether the launcher that listens at the other end is dead: processes that it forked may live on,

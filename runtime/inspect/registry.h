@@ -3,6 +3,7 @@
  *   $XDG_RUNTIME_DIR/fiber/UID/control     a socket (run_control.h); /tmp/fiber-<user id>/ without
  *                                          XDG_RUNTIME_DIR (fbr_config_tmp() for /tmp)
  *                         UID/about        the facts at the start (run_control_wire.h: a RUN)
+ *                         UID/stopped      empty; there after `fiber kill` of a pool or a program
  *                     ended/MS-UIDNAME     runs that ended, 50 of each name: a RUN, a DONE; NAME is
  *                                          a hash
  *                     cpus                 the processors that runs are bound to (claim.h)
@@ -46,6 +47,8 @@ int fbr_registry_root(char root[FBR_REGISTRY_MAX], struct fbr_error *err);
 /* Removes the directories of dead runs, then makes the directory of a run and its file `about`. */
 int fbr_registry_add(const struct fbr_run_control_about *about, char dir[FBR_REGISTRY_MAX],
                      struct fbr_error *err);
+/* Notes that the run's launcher will get SIGTERM, and may leave no other record of its end. */
+void fbr_registry_stopping(const char *dir);
 /* Removes the directory of a run, and writes the record of the run's end. */
 void fbr_registry_end(const char *dir, const struct fbr_run_control_about *about,
                       const struct fbr_run_facts *facts, int code, const char *report);

@@ -188,9 +188,10 @@ static void answer(struct caller *k, const struct fbr_run_control_request *r)
     case FBR_RUN_CONTROL_SCALE:
         rc = c->ops->scale ? c->ops->scale(c->user, r->argument) : -ENOTSUP;
         caller_done(k, rc,
-                    rc == -ENOTSUP ? "the size of a ring is fixed; only pools can be scaled"
-                    : rc < 0       ? fbr_strerror(rc)
-                                   : "");
+                    rc != -ENOTSUP ? (rc < 0 ? fbr_strerror(rc) : "")
+                    : c->about.kind == FBR_RUN_RING
+                        ? "the size of a ring is fixed; only pools can be scaled"
+                        : "only pools can be scaled");
         break;
     case FBR_RUN_CONTROL_TUNNEL:
         pass_on(c, k, r->rank);
@@ -335,6 +336,12 @@ int fbr_run_control_open(struct fbr_run_control **out, struct fbr_loop *loop,
     else
         *out = c;
     return rc;
+}
+
+void fbr_run_control_stopping(struct fbr_run_control *c)
+{
+    if (c)
+        fbr_registry_stopping(c->dir);
 }
 
 /* Bytes that were written to callers are still sent, except a write that libuv could not finish at

@@ -37,6 +37,9 @@ struct fbr_run_control;
 int fbr_run_control_open(struct fbr_run_control **c, struct fbr_loop *loop,
                          const struct fbr_run_control_ops *ops, void *user,
                          const struct fbr_run_control_about *about, struct fbr_error *err);
+/* Notes in the registry that the run's launcher will get SIGTERM, and may leave no other record of
+ * its end. NULL is fine. */
+void fbr_run_control_stopping(struct fbr_run_control *c);
 /* Removes the run from the registry, which then lists it as ended, with this exit code, or
  * FBR_REGISTRY_LOST, and report (may be ""). NULL is fine. */
 void fbr_run_control_close(struct fbr_run_control *c, int code, const char *report);

@@ -62,7 +62,8 @@ struct fbr_run_control_request {
     int32_t rank, argument;
 };
 
-enum fbr_run_kind { FBR_RUN_RING, FBR_RUN_POOL };
+/* FBR_RUN_PROGRAM: processes and managers that a program has started by themselves */
+enum fbr_run_kind { FBR_RUN_RING, FBR_RUN_POOL, FBR_RUN_PROGRAM };
 
 /* The facts of a run that are fixed at its start. */
 struct fbr_run_control_about {

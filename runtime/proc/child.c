@@ -308,12 +308,25 @@ static void on_signal(struct fbr_cur *body)
         kill(getpid(), (int)sig);
 }
 
+static void send_use(struct fbr_child *c)
+{
+    struct fbr_buf use = {0};
+
+    fbr_exec_server_put_use(&use);
+    fbr_child_send(c, FBR_FRAME_USE, &use);
+    fbr_buf_fini(&use);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fbr_child *c = user;
 
     if (type == FBR_FRAME_SIGNAL) {
         on_signal(body);
+        return;
+    }
+    if (type == FBR_FRAME_LOOK) {
+        send_use(c);
         return;
     }
     if (type == FBR_FRAME_START) {

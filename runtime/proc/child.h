@@ -41,6 +41,8 @@ int fbr_child_relay(struct fbr_child *c, struct fbr_relay **r, struct fbr_error 
  * success. Any thread. runtime/inspect/exec_server.c defines it, as backends define
  * fbr_backend_find(). */
 int fbr_exec_server_start(int sock, struct fbr_error *err);
+/* Appends the body of a USE frame of this process, struct fbr_process_use; defined there, too. */
+void fbr_exec_server_put_use(struct fbr_buf *use);
 /* Appends the answer to a client that cannot be served. */
 void fbr_exec_server_refuse(struct fbr_buf *answer, int code, const char *why);
 /* Flushes the program's streams, reports code and reason to the parent, and exits. */

@@ -28,6 +28,8 @@ enum fbr_frame {
     /* child to parent: the child has attached to an end of a pipe */
     FBR_FRAME_HOLDS,
     FBR_FRAME_SIGNAL,       /* parent to child: u32 signal, which the child sends itself */
+    FBR_FRAME_LOOK,         /* parent to child: empty: answer with USE */
+    FBR_FRAME_USE,          /* child to parent: struct fbr_process_use */
     FBR_FRAME_POOL = 32,    /* pool/pool_wire.h */
     FBR_FRAME_SUBJOB = 48,  /* subjobs.h */
     FBR_FRAME_PEER = 64,    /* share/object_server.c */
@@ -71,6 +73,8 @@ struct fbr_subjob_host;
 struct fbr_relay;
 struct fbr_output;
 struct fiber_process;
+struct fbr_own_run;
+struct fbr_program;
 
 struct fbr_runtime {
     pthread_mutex_t lock; /* guards processes, started to ender, data server, at_end */
@@ -100,10 +104,12 @@ struct fbr_runtime {
     } * backends;                    /* changed on the loop thread, under lock */
     struct fiber_process *processes; /* under lock */
     uint64_t next_process;
-    uint64_t next_tunnel;    /* loop thread */
-    struct fbr_child *child; /* our connection to our parent; NULL in a master */
-    const char *parent_url;  /* where the parent listens */
-    bool near_master;        /* this process is on the master's host, and uses its run directory */
+    uint64_t next_tunnel;         /* loop thread */
+    struct fbr_own_run *own_runs; /* runs of pools, and that of the program; loop thread */
+    struct fbr_program *program;  /* what the run of its other processes shows; loop thread */
+    struct fbr_child *child;      /* our connection to our parent; NULL in a master */
+    const char *parent_url;       /* where the parent listens */
+    bool near_master; /* this process is on the master's host, and uses its run directory */
     struct fbr_subjob_host *subjob_host; /* subjobs that we run for our parent; loop thread */
     struct fbr_relay *relay;             /* relays the data of subjobs; opened on the loop thread */
     /* Set by share/: admits a process that has an address of ours. Loop thread. */

@@ -289,6 +289,7 @@ void fiber_fini(void)
     fbr_rt_end_parts(rt);
     finish(rt);
     fbr_process_end_all(rt);
+    fbr_program_close(rt);
     fbr_loop_call(rt->loop, close_engines, rt);
     if (rt->output)
         fbr_output_stop(rt->output);

@@ -130,7 +130,7 @@ static char *make_report(struct fiber_process *p)
                  "; its parent was itself stopped for %.1f s, and a process that is reached over "
                  "TCP ends when it has not heard from its parent for %.1f s",
                  (double)p->stalled_ms / 1e3, (double)parent_patience_ms(p) / 1e3);
-    if (p->code != 0 && (p->out[0].stream.tail.len || p->out[1].stream.tail.len)) {
+    if (p->code != 0 && fbr_process_has_printed(p)) {
         fbr_putf(&b, "; its last lines:");
         fbr_line_report(&p->out[0].stream, "\n    ", "", &b);
         fbr_line_report(&p->out[1].stream, "\n    ", "", &b);
@@ -379,6 +379,20 @@ static void on_join_frame(struct fiber_process *p, struct fbr_cur *body)
     pthread_mutex_unlock(&p->rt->lock);
 }
 
+static void on_use_frame(struct fiber_process *p, struct fbr_cur *body)
+{
+    struct fbr_process_use use;
+
+    use.cpu_ns = fbr_get_u64(body);
+    use.resident = fbr_get_u64(body);
+    fbr_get_str(body, use.host, sizeof(use.host));
+    if (!fbr_cur_ok(body))
+        return;
+    pthread_mutex_lock(&p->rt->lock);
+    p->use = use;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
 static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr_cur *body)
 {
     struct fiber_process *p = user;
@@ -387,6 +401,8 @@ static void on_frame(void *user, struct fbr_conn *conn, uint8_t type, struct fbr
         on_exit_frame(p, body);
     else if (type == FBR_FRAME_JOIN)
         on_join_frame(p, body);
+    else if (type == FBR_FRAME_USE)
+        on_use_frame(p, body);
     else if (type == FBR_FRAME_HOLDS)
         fbr_process_release_ends(p, body);
     else if (type == FBR_SUBJOB_EVENT)
@@ -435,6 +451,8 @@ static void on_output(struct fiber_process *p, const struct fbr_job_event *e)
 
     if (e->len && p->spec.ops && p->spec.ops->on_output)
         p->spec.ops->on_output(p->spec.user, p, e->stream, e->data, e->len);
+    if (e->len && !p->spec.in_run)
+        fbr_program_output(p->rt, p, e->stream, e->data, e->len);
     if (e->len == 0) {
         fbr_lines_end(l);
     } else if (fbr_lines_add(l, e->data, e->len) && !p->paused) {
@@ -704,6 +722,9 @@ void fbr_job_start(void *arg)
     char why[512];
 
     fbr_process_ref(p); /* a backend may report the end within this call */
+    p->since_ms = fbr_now_ms();
+    if (!p->spec.in_run)
+        fbr_program_started(p->rt);
     if (start(p, &err) == 0)
         goto done;
     if (p->slot && p->slot->ops->reach == FBR_REACH_HOST) /* it should have run on this host */

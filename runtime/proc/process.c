@@ -691,6 +691,51 @@ double fbr_process_rtt(struct fiber_process *p)
     return rtt;
 }
 
+void fbr_process_use(struct fiber_process *p, struct fbr_process_use *use)
+{
+    pthread_mutex_lock(&p->rt->lock);
+    *use = p->use;
+    pthread_mutex_unlock(&p->rt->lock);
+}
+
+void fbr_process_look(struct fiber_process *p)
+{
+    struct fbr_buf none = {0};
+
+    if (fbr_process_is_joined(p->state))
+        fbr_process_send(p, FBR_FRAME_LOOK, &none);
+}
+
+int fbr_process_number(const struct fiber_process *p)
+{
+    return (int)p->id;
+}
+
+bool fbr_process_has_joined(const struct fiber_process *p)
+{
+    return fbr_process_is_joined(p->state);
+}
+
+bool fbr_process_has_printed(const struct fiber_process *p)
+{
+    return p->out[0].stream.tail.len || p->out[1].stream.tail.len;
+}
+
+uint64_t fbr_process_since_ms(const struct fiber_process *p)
+{
+    return p->since_ms;
+}
+
+struct fiber_process *fbr_process_next_own(struct fbr_runtime *rt, struct fiber_process *p)
+{
+    pthread_mutex_lock(&rt->lock);
+    for (p = p ? p->next : rt->processes; p; p = p->next)
+        if (!p->spec.in_run && p->slot && p->state != P_ENDED)
+            break;
+    pthread_mutex_unlock(&rt->lock);
+    return p;
+}
+
 int fbr_process_answer(struct fiber_process *p, uint8_t type, const struct fbr_buf *body)
 {
     return p->conn ? fbr_conn_answer(p->conn, type, body) : -EPIPE;

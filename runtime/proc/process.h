@@ -18,6 +18,12 @@ struct fbr_process_ops {
     void (*on_gone)(void *user, struct fiber_process *p);
 };
 
+/* The use of its host by a process. As bytes: u64 cpu_ns, u64 resident, str host. */
+struct fbr_process_use {
+    uint64_t cpu_ns, resident; /* processor time; bytes */
+    char host[64];             /* "": unknown yet */
+};
+
 struct fbr_process_spec {
     fiber_process_fn fn; /* NULL: `arg` is work for the program that job.command names */
     const void *arg;
@@ -33,6 +39,7 @@ struct fbr_process_spec {
     int alike;   /* number of similar processes that start together; 0: unknown */
     /* it starts others in its job: subjobs, which name it as their host, or programs of its own */
     bool is_host;
+    bool in_run;   /* a pool or a ring shows it, and keeps its output */
     int index;     /* 1 + the index of its node in its ring; 0: not in a ring */
     bool numbered; /* if the backend has a list of hosts, it runs on the host of its index */
     /* processes with the same text run on distinct hosts (backend.h). The caller owns the string */
@@ -68,6 +75,11 @@ bool fbr_process_disrupted(const struct fiber_process *p);
 /* Whether its program is missing or cannot be executed, so that another process would not run
  * either. Loop thread, from on_end on. */
 bool fbr_process_cannot_run(const struct fiber_process *p);
+/* Asks the process what it uses: fbr_process_use() has it some milliseconds later, whatever the
+ * process does. Loop thread. */
+void fbr_process_look(struct fiber_process *p);
+/* Stores what it used at the last look. Any thread. */
+void fbr_process_use(struct fiber_process *p, struct fbr_process_use *use);
 /* Opens a tunnel (tunnel.h) from the client at this socket to the process; takes the socket over on
  * success. The client gets `first` (may be NULL) before all else. -EAGAIN: the process has not
  * joined, or has ended. Loop thread. */
@@ -80,5 +92,26 @@ int fbr_process_abandon(struct fiber_process *p, const char *why);
 const char *const *fbr_process_program(void);
 /* Returns the command of fiber_template(), which stays valid; NULL: there is none. Any thread. */
 const char *const *fbr_process_template(void);
+/* Returns the number of the process: 7 for "worker-7". Any thread. */
+int fbr_process_number(const struct fiber_process *p);
+bool fbr_process_has_joined(const struct fiber_process *p); /* loop thread */
+/* Whether output of the process has been handled. Loop thread. */
+bool fbr_process_has_printed(const struct fiber_process *p);
+/* Returns fbr_now_ms() when it started. Loop thread. */
+uint64_t fbr_process_since_ms(const struct fiber_process *p);
+/* Returns the next process behind `p` (NULL: the first one) that has not ended and is not in a run
+ * of a pool or a ring. Loop thread. */
+struct fiber_process *fbr_process_next_own(struct fbr_runtime *rt, struct fiber_process *p);
+
+/* The run of the program's own processes; runtime/inspect/program_control.c defines these
+ * functions. Loop thread.
+ *
+ * A process starts; it has printed this. */
+void fbr_program_started(struct fbr_runtime *rt);
+void fbr_program_output(struct fbr_runtime *rt, struct fiber_process *p, int stream,
+                        const void *data, size_t len);
+/* The end of the run. Not the loop thread. */
+void fbr_program_close(struct fbr_runtime *rt);
+
 void fbr_process_end_all(struct fbr_runtime *rt);
 void fbr_process_kill_all(struct fbr_runtime *rt); /* loop thread; does not wait */

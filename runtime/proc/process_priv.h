@@ -47,6 +47,7 @@ struct fiber_process {
     struct fbr_backend_slot *slot;
     enum fbr_reach reach; /* how it reaches us; set when it starts */
     void *handle;
+    uint64_t since_ms; /* fbr_now_ms() when it started */
     struct fbr_conn *conn;
     struct fbr_link *link;
     struct fbr_timer timer;
@@ -85,6 +86,7 @@ struct fiber_process {
     char why[512]; /* a reason that explains more than the code */
     char *report;
     double rtt;
+    struct fbr_process_use use;
 };
 
 /* job.c, loop thread. */

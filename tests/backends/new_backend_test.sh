@@ -66,7 +66,7 @@ expect '^nothing to remove$' fiber gc -b cabin
 
 # --- what its jobs leave behind
 touch cabin/0123abcd.process-7
-expect '^0123abcd +- +cabin ' fiber ps -b cabin
+expect '^0123abcd +- +- +cabin ' fiber ps -b cabin
 expect 'kept +cabin job process-7 of run 0123abcd' fiber gc
 expect 'or rm cabin/0123abcd.process-7' fiber gc
 expect 'removed +cabin job process-7' fiber gc --all 0123abcd

@@ -168,9 +168,9 @@ gone=${living%.*}.1
 leave fiber-test-a aaaaaaaa0000000000000000000000aa "$gone"
 leave fiber-test-b bbbbbbbb0000000000000000000000bb "$living"
 leave fiber-test-c cccccccc0000000000000000000000cc 'elsewhere:1:0123456789abcdef.1'
-expect 0 '^[0-9a-f]{8} +living +docker +running +1/1 ' 'ps' fiber ps --backend docker
-expect 0 '^aaaaaaaa +- +docker +lost +1/1 .*gone: use fiber gc' 'ps of a lost run' fiber ps --backend docker
-expect 0 '^cccccccc +- +docker +elsewhere +1/1 ' 'ps of another host' fiber ps --all-backends
+expect 0 '^[0-9a-f]{8} +living +ring +docker +running +1/1 ' 'ps' fiber ps --backend docker
+expect 0 '^aaaaaaaa +- +- +docker +lost +1/1 .*gone: use fiber gc' 'ps of a lost run' fiber ps --backend docker
+expect 0 '^cccccccc +- +- +docker +elsewhere +1/1 ' 'ps of another host' fiber ps --all-backends
 expect 0 '^RUN ' 'ps asks no engine by itself' fiber ps
 lacks '^(aaaaaaaa|cccccccc)' 'ps asks an engine'
 expect 0 '^would remove docker job fiber-test-a of run aaaaaaaa: its master is gone' 'gc --dry-run' fiber gc --dry-run

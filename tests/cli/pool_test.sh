@@ -28,7 +28,7 @@ until_ps() { # until_ps <pattern> [<option>]: until a line of ps is so; a progra
 start() { # start [<number of tasks>]
     "$program" "${1:-$work/gate}" 9<&- &
     pid=$!
-    until_ps ' pool_prog +local +running +2/2 +0 '
+    until_ps ' pool_prog +pool +local +running +2/2 +0 '
     id=$(awk '/ pool_prog / {print $1}' listed)
 }
 
@@ -51,9 +51,9 @@ for key in '"kind":"pool"' '"workers":\[{"worker":[0-9]' '"tasks":[0-9]' '"busy_
     grep -qE "$key" said || complain "top --json has no $key: $(cat said)"
 done
 fiber scale "$id" 4
-until_ps " pool_prog +local +running +4/4 "
+until_ps " pool_prog +pool +local +running +4/4 "
 fiber scale pool_prog 1
-until_ps " pool_prog +local +running +1/1 " # the one with the task stays
+until_ps " pool_prog +pool +local +running +1/1 " # the one with the task stays
 ! fiber scale "$id" 0 2>said || complain "scale to 0 was taken"
 grep -q 'not a number of workers' said || complain "scale to 0: $(cat said)"
 until fiber logs "$id" 2>&1 | grep -qF 'says so'; do
@@ -89,7 +89,7 @@ prlimit --nofile=4: --pid "$(grep -o '"pid":[0-9]*' said | tail -1 | cut -d: -f2
 ! fiber exec "$id/$worker" true 2>said || complain "exec in a worker without descriptors: exit code 0"
 grep -q '^fiber: in the job: .*file descriptors' said || complain "exec without descriptors: $(cat said)"
 fiber kill "$id" "$worker"
-until_ps " pool_prog +local +running +2/2 +[1-9] "
+until_ps " pool_prog +pool +local +running +2/2 +[1-9] "
 fiber kill "$id"
 ended 143 "fiber kill"
 

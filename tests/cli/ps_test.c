@@ -23,10 +23,12 @@ static int tear_down(void **state)
 
 #define ps_test(f) cmocka_unit_test_setup_teardown(f, made_set_up, tear_down)
 
-#define HEAD \
-    "RUN       NAME             BACKEND    STATE         RANKS RESTARTS      TIME  COMMAND\n"
-#define HEAD_ALL                                                                                  \
-    "RUN       NAME             BACKEND    STATE         RANKS RESTARTS      TIME        ENDED  " \
+#define HEAD                                                                                 \
+    "RUN       NAME             KIND    BACKEND    STATE         RANKS RESTARTS      TIME  " \
+    "COMMAND\n"
+#define HEAD_ALL                                                                                   \
+    "RUN       NAME             KIND    BACKEND    STATE         RANKS RESTARTS      TIME        " \
+    "ENDED  "                                                                                      \
     "COMMAND\n"
 
 /* The names that completion offers. */
@@ -61,16 +63,16 @@ static void a_row_tells_the_state_of_a_run(void **state)
         const char *waiting, *row;
     } cases[] = {
         {2, 0, "",
-         "aa000000  train            local      running         2/2        0     1d 1h  "
+         "aa000000  train            ring    local      running         2/2        0     1d 1h  "
          "./train --fast\n"},
         {1, 7, "",
-         "aa000000  train            local      running         1/2        7     1d 1h  "
+         "aa000000  train            ring    local      running         1/2        7     1d 1h  "
          "./train --fast\n"},
         {0, 0, "",
-         "aa000000  train            local      starting        0/2        0     1d 1h  "
+         "aa000000  train            ring    local      starting        0/2        0     1d 1h  "
          "./train --fast\n"},
         {1, 0, "a node",
-         "aa000000  train            local      waiting         1/2        0     "
+         "aa000000  train            ring    local      waiting         1/2        0     "
          "1d 1h  ./train --fast\n"},
     };
 
@@ -96,7 +98,7 @@ static void a_pool_is_as_large_as_is_wanted_now(void **state)
     runs[0].facts.size = 8;
     runs[0].facts.running = 5;
     made_run_begin(&runs[0]);
-    says(command("ps")->out, "aa000000  program          local      running         5/8");
+    says(command("ps")->out, "aa000000  program          pool    local      running         5/8");
     says(command("ps --json")->out, "\"kind\":\"pool\",\"size\":8");
     says(command("ps --json")->out, "\"doing\":\"7 of 9 tasks\"");
 }
@@ -106,13 +108,13 @@ static void long_names_do_not_move_the_columns(void **state)
     made_run_init(&runs[0], "aa", "a-name-of-more-than-sixteen", HOUR_MS);
     snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "kubernetes-and-more");
     made_run_begin(&runs[0]);
-    says(command("ps")->out, "aa000000  a-name-of-more-t kubernetes running         2/2 ");
+    says(command("ps")->out, "aa000000  a-name-of-more-t ring    kubernetes running         2/2 ");
     made_run_init(&runs[1], "bb", "K\u00fcste", HOUR_MS);
     made_run_begin(&runs[1]);
-    says(command("ps")->out, "bb000000  K\u00fcste            local ");
+    says(command("ps")->out, "bb000000  K\u00fcste            ring    local ");
     made_run_init(&runs[2], "cc", "Zw\u00f6lf Boxk\u00e4mpfer j", HOUR_MS);
     made_run_begin(&runs[2]);
-    says(command("ps")->out, "cc000000  Zw\u00f6lf Boxk\u00e4mpfer local ");
+    says(command("ps")->out, "cc000000  Zw\u00f6lf Boxk\u00e4mpfer ring    local ");
 }
 
 static void what_has_ended_is_shown_when_asked_for(void **state)
@@ -132,10 +134,12 @@ static void what_has_ended_is_shown_when_asked_for(void **state)
     assert_null(strstr(s->out, "first"));
     assert_null(strstr(s->out, "third"));
     s = command("ps -a");
-    says(s->out, "aa000000  first            local      exit 3            2        0 ");
-    says(s->out, "cc000000  third            local      lost              2        0         -");
-    says(s->out, "bb000000  second           local      running         2/2        0    1d 16h"
-                 "            -  ./second --fast\n");
+    says(s->out, "aa000000  first            ring    local      exit 3            2        0 ");
+    says(s->out,
+         "cc000000  third            ring    local      lost              2        0         -");
+    says(s->out,
+         "bb000000  second           ring    local      running         2/2        0    1d 16h"
+         "            -  ./second --fast\n");
     assert_true(strstr(s->out, "first") < strstr(s->out, "second")); /* by their starts */
     assert_true(strstr(s->out, "second") < strstr(s->out, "third"));
     s = command("ps -a --json");
@@ -173,8 +177,10 @@ static void an_ended_run_is_listed_while_its_output_is_kept(void **state)
     made_run_begin(&runs[0]);
     made_run_end(&runs[0], 0, "");
     rows = command("ps -a")->out;
-    says(rows, "bb000000  kept             local      exit 3            2        0        2s   1h "
-               "59m ago  ./kept --fast\naa000000  listed           local      exit 0 ");
+    says(
+        rows,
+        "bb000000  kept             ring    local      exit 3            2        0        2s   1h "
+        "59m ago  ./kept --fast\naa000000  listed           ring    local      exit 0 ");
     assert_null(strstr(strstr(rows, "listed") + 1, "aa000000"));
     assert_null(strstr(rows, "unknown"));
     says(command("ps -a --json")->out, "\"rank 1 failed\"");
@@ -215,7 +221,7 @@ static void a_silent_launcher_has_unknown_ranks(void **state)
     fd = made_run_silent(&runs[0]);
     s = command("ps");
     close(fd);
-    says(s->out, "aa000000  train            local      no answer       ?/2");
+    says(s->out, "aa000000  train            ring    local      no answer       ?/2");
 }
 
 /* ---- Engines ---- */
@@ -258,15 +264,17 @@ static void runs_that_only_an_engine_knows_are_rows_too(void **state)
     s = command("ps -b local");
     assert_int_equal(s->code, 0);
     snprintf(host, sizeof(host), "%.*s", (int)strcspn(ours, ":"), ours);
-    snprintf(
-        row, sizeof(row),
-        "2222bbbb  -                mock       lost            1/2        -     1d 8h  2 jobs; "
-        "master %.30s:%d is gone: use fiber gc to remove what is left\n",
-        host, getpid());
+    snprintf(row, sizeof(row),
+             "2222bbbb  -                -       mock       lost            1/2        -     1d 8h "
+             " 2 jobs; "
+             "master %.30s:%d is gone: use fiber gc to remove what is left\n",
+             host, getpid());
     says(s->out, row);
-    says(s->out, "3333cccc  -                mock       elsewhere       1/1        -     1d 9h  "
-                 "1 job; master far:9\n");
-    says(s->out, "1111aaaa  -                mock       running         1/1        -     1d 6h");
+    says(s->out,
+         "3333cccc  -                -       mock       elsewhere       1/1        -     1d 9h  "
+         "1 job; master far:9\n");
+    says(s->out,
+         "1111aaaa  -                -       mock       running         1/1        -     1d 6h");
     s = command("ps -a -b local");
     says(s->out, "            -  1 job; master far:9\n");
 }
@@ -302,7 +310,7 @@ static void a_run_is_listed_once(void **state)
     snprintf(runs[0].about.backend, sizeof(runs[0].about.backend), "mock");
     made_run_begin(&runs[0]);
     s = command("ps -b local");
-    says(s->out, "aa000000  train            mock       running");
+    says(s->out, "aa000000  train            ring    mock       running");
     assert_null(strstr(s->out, "1111aaaa"));
     says(s->out, "2222bbbb");
 }
@@ -336,8 +344,8 @@ static void the_run_of_another_master_is_listed_too(void **state)
     waitpid(pid, NULL, 0);
     close(ends[0]);
     close(ends[1]);
-    says(s->out, "aa000000  train            mock       running");
-    says(s->out, "1111aaaa  -                mock       running         1/1 ");
+    says(s->out, "aa000000  train            ring    mock       running");
+    says(s->out, "1111aaaa  -                -       mock       running         1/1 ");
 }
 
 static void only_runs_of_that_backend_are_shown(void **state)

@@ -129,6 +129,16 @@ static void a_worker_may_be_named_by_its_job(void **state)
     assert_string_equal(err.text, "\"worker-7\" is not a rank's number");
 }
 
+/* Names of processes are the program's, so the number in a name says nothing. */
+static void a_process_has_a_number_only(void **state)
+{
+    struct run_client program = {.about = {.kind = FBR_RUN_PROGRAM, .size = 2}};
+
+    assert_int_equal(run_client_job("7", &program, &err), 7);
+    assert_int_equal(run_client_job("Process-7", &program, &err), -EINVAL);
+    assert_string_equal(err.text, "\"Process-7\" is not a process's number");
+}
+
 /* A pool's size is the one that is wanted now; of one that is over it is what it had at its
  * start. */
 static void a_size_is_that_of_now_or_of_the_start(void **state)
@@ -143,6 +153,10 @@ static void a_size_is_that_of_now_or_of_the_start(void **state)
     run.state = CLIENT_RUNNING;
     run.about.kind = FBR_RUN_RING;
     assert_int_equal(run_client_size(&run), 2);
+    run.about.kind = FBR_RUN_PROGRAM; /* all that it has started so far */
+    assert_int_equal(run_client_size(&run), 8);
+    run.state = CLIENT_ENDED;
+    assert_int_equal(run_client_size(&run), 8);
 }
 
 /* ---- Finding ---- */
@@ -225,6 +239,38 @@ static void without_a_name_there_must_be_just_one(void **state)
     assert_int_equal(run_client_only(&run, false, &err), -EEXIST);
     assert_string_equal(err.text, "3 runs go on: use the id or name of one: aaaa1111 train, "
                                   "bbbb2222 train, cccc3333 train");
+}
+
+/* Three runs of one program, of which the first or the last one is that of its processes. */
+static void of_one_program_the_pool_is_meant(void **state)
+{
+    struct run_client run;
+
+    for (int first = 0; first < 2; first++) {
+        made_run_init(&runs[0], "aa11", "train", DAY_MS);
+        made_run_init(&runs[1], "aa22", "train", HOUR_MS);
+        runs[0].about.kind = first ? FBR_RUN_PROGRAM : FBR_RUN_POOL;
+        runs[1].about.kind = first ? FBR_RUN_POOL : FBR_RUN_PROGRAM;
+        made_run_begin(&runs[0]);
+        made_run_begin(&runs[1]);
+        assert_string_equal(found("train"), runs[first].about.uid);
+        assert_string_equal(found("aa11"), runs[0].about.uid);
+        assert_string_equal(found("aa22"), runs[1].about.uid);
+        assert_int_equal(run_client_only(&run, false, &err), 0);
+        assert_string_equal(run.about.uid, runs[first].about.uid);
+        run_client_free(&run);
+        made_run_close(&runs[0]);
+        made_run_close(&runs[1]);
+    }
+    made_run_init(&runs[0], "aa11", "train", DAY_MS);
+    made_run_init(&runs[1], "aa22", "train", HOUR_MS);
+    made_run_init(&runs[2], "aa33", "train", HOUR_MS);
+    runs[0].about.kind = FBR_RUN_PROGRAM;
+    runs[1].about.kind = runs[2].about.kind = FBR_RUN_POOL;
+    for (int i = 0; i < 3; i++)
+        made_run_begin(&runs[i]);
+    says(found("train"), "2 runs have the name train");
+    assert_int_equal(run_client_only(&run, false, &err), -EEXIST);
 }
 
 static const char *last_run(void)
@@ -466,10 +512,12 @@ int main(void)
         cmocka_unit_test(a_rank_is_in_one_of_four_states),
         cmocka_unit_test(a_rank_is_a_number_that_the_run_has),
         cmocka_unit_test(a_worker_may_be_named_by_its_job),
+        cmocka_unit_test(a_process_has_a_number_only),
         cmocka_unit_test(a_size_is_that_of_now_or_of_the_start),
         runs_test(a_run_is_found_by_name_or_by_the_beginning_of_its_id),
         runs_test(one_that_runs_is_before_one_that_has_ended),
         runs_test(without_a_name_there_must_be_just_one),
+        runs_test(of_one_program_the_pool_is_meant),
         runs_test(the_last_run_is_the_running_one_or_the_one_that_ended_last),
         runs_test(ranks_are_asked_for_again_and_again),
         runs_test(orders_reach_the_run_and_refusals_come_back),

@@ -89,7 +89,7 @@ mkfifo unread
 exec 7<>unread
 fiber run -n 1 --name silent head -c 200000 /dev/zero >unread 2>err 7<&- 8<&- 9<&- &
 pid=$!
-until fiber ps -a >listed && grep -qE ' silent +local +exit 0 ' listed; do
+until fiber ps -a >listed && grep -qE ' silent +ring +local +exit 0 ' listed; do
     kill -0 "$pid" || { complain "ps -a, unread: $(cat listed)"; exit 1; }
 done
 kill "$pid"
@@ -107,7 +107,7 @@ callers+=($!)
 ! fiber kill demo --signal USR1 2>said || complain "kill, stopped: exit code 0"
 grep -q "process $pid, does not answer: .* takes effect when the launcher continues" said || complain "kill, stopped: $(cat said)"
 wait "${callers[@]}" || complain "top, stopped: exit code $?"
-grep -qE '^[0-9a-f]{8} +demo +local +no answer +\?/2 ' listed || complain "ps, stopped: $(cat listed)"
+grep -qE '^[0-9a-f]{8} +demo +ring +local +no answer +\?/2 ' listed || complain "ps, stopped: $(cat listed)"
 grep -qE "^no answer for [0-9]+ s: its launcher, process $pid, is stopped" topped || complain "top, stopped: $(cat topped)"
 callers=()
 for _ in {1..24}; do
@@ -115,7 +115,7 @@ for _ in {1..24}; do
     callers+=($!)
 done
 wait "${callers[@]}"
-fiber ps | grep -qE ' demo +local +no answer ' || complain "ps, crowded: $(fiber ps)"
+fiber ps | grep -qE ' demo +ring +local +no answer ' || complain "ps, crowded: $(fiber ps)"
 ! fiber kill demo 2>said || complain "kill, crowded: exit code 0"
 grep -q "process $pid, does not answer" said || complain "kill, crowded: $(cat said)"
 kill -CONT "$pid"

@@ -68,7 +68,7 @@ sbatch --parsable --array=0-1 --job-name=fiber-abab0000000000000000000000000001-
     --comment='fiber.job=x fiber.master=elsewhere:1:0123456789abcdef.1' --output="$work/%a.out" --error="$work/%a.err" \
     --wrap="echo said; echo cried >&2; echo up >$work/gate; exec tail -f /dev/null" >id
 for _ in 1 2; do read -r -t 60 _ <&9 || { echo "a job did not come up: $(squeue)"; scancel "$(cat id)"; exit 1; }; done
-expect 0 '^abab0000 +- +slurm +elsewhere +2/2 ' 'ps' fiber ps --backend slurm
+expect 0 '^abab0000 +- +- +slurm +elsewhere +2/2 ' 'ps' fiber ps --backend slurm
 expect 0 '^said$' 'logs' fiber logs --backend slurm abab
 expect 0 '^\[worker-1\] cried$' 'logs of one, with its name' fiber logs --tag --backend slurm abab "$(cat id)_1"
 [ "$(grep -c said said)" = 1 ] || { echo "logs of one are of: $(cat said)"; bad=1; }

@@ -99,6 +99,8 @@ static void test_frames_have_the_numbers_of_the_page(void **state)
         {FBR_FRAME_START, "START |"},
         {FBR_FRAME_EXIT, "EXIT |"},
         {FBR_FRAME_READY, "READY |"},
+        {FBR_FRAME_LOOK, "LOOK |"},
+        {FBR_FRAME_USE, "USE |"},
         {FBR_POOL_RECALL, "RECALL |"},
         {FBR_POOL_CANCEL, "CANCEL |"},
         {FBR_POOL_STOP, "STOP |"},
@@ -204,6 +206,7 @@ static void test_run_control_has_the_numbers_of_the_page(void **state)
     expect_numbers(rows, COUNT(rows));
     assert_int_equal(FBR_RUN_RING, 0);
     assert_int_equal(FBR_RUN_POOL, 1);
+    assert_int_equal(FBR_RUN_PROGRAM, 2);
 }
 
 static void test_messages_of_a_tunnel_have_the_numbers_of_the_page(void **state)

@@ -53,7 +53,7 @@ ok "doctor names each verb that is missing, and the line that mends it"
 enough=$work/enough
 begins 1 begun "$prog" pool 2 200 20 "$enough"
 gives 0 "$fiber" ps
-says '^[0-9a-f]{8} +docker_prog +kubernetes +running +2/2 '
+says '^[0-9a-f]{8} +docker_prog +pool +kubernetes +running +2/2 '
 uid=$(awk '/docker_prog/ { print $1 }' "$work/out")
 gives 0 "$fiber" ps --all-backends
 [[ $(grep -c kubernetes "$work/out") == 1 ]] || failed "its pods are those of a run that is listed"
@@ -75,7 +75,7 @@ wait_for "one worker should be left" working 1
 touch "$enough"
 ends
 gives 0 "$fiber" ps --all
-says "^$uid +docker_prog +kubernetes +exit 0 "
+says "^$uid +docker_prog +pool +kubernetes +exit 0 "
 nothing_left
 ok "ps, top, cp and scale of a pool of pods"
 
@@ -128,7 +128,7 @@ for run in "$uid" "$outer"; do
     says "only its master, .*, can do that.* kubectl exec -n $space $pod -- $fiber ps; .* $fiber cp$"
 done
 gives 0 "$bed" kubectl -n $space exec "$pod" -- "$fiber" ps
-says '^[0-9a-f]{8} +inner +kubernetes +running +2/2 '
+says '^[0-9a-f]{8} +inner +ring +kubernetes +running +2/2 '
 gives 0 "$bed" kubectl -n $space exec "$pod" -- "$fiber" top inner -c 1
 says '^ +1 running '
 gives 0 "$bed" kubectl -n $space exec "$pod" -- "$fiber" cp inner/1:/etc/hosts /tmp/hosts
@@ -170,9 +170,9 @@ for pod in left-a left-d; do
 done
 in_space wait pod/left-b pod/left-c --for=jsonpath='{.status.phase}'=Running --timeout=300s >/dev/null || failed "they should run"
 gives 0 "$fiber" ps --backend kubernetes
-says '^aaaaaaaa +- +kubernetes +lost +1/2 .*gone: use fiber gc'
-says '^cccccccc +- +kubernetes +elsewhere +0/1 '
-says '^dddddddd +- +kubernetes +elsewhere +0/1 '
+says '^aaaaaaaa +- +- +kubernetes +lost +1/2 .*gone: use fiber gc'
+says '^cccccccc +- +- +kubernetes +elsewhere +0/1 '
+says '^dddddddd +- +- +kubernetes +elsewhere +0/1 '
 gives 0 "$fiber" gc --all --backend kubernetes dddd
 gives 0 "$fiber" logs --tag aaaaaaaa left-a
 [[ $(sort "$work/out") == "$(printf '[left-a] %s\n' open said)" ]] || failed "what it wrote"

@@ -99,7 +99,7 @@ gives 1 "$fiber" top "$uid"
 says 'kubectl exec'
 read -ra there <<<"$(sed -nE 's/.*: (kubectl exec .*) top$/\1/p' "$work/out")"
 gives 0 "$bed" "${there[@]}" ps
-says '^[0-9a-f]{8} +inner +kubernetes +running +2/2 '
+says '^[0-9a-f]{8} +inner +ring +kubernetes +running +2/2 '
 gives 0 "$bed" "${there[@]}" top inner -c 1
 says '^ +1 running '
 kill -TERM "$launcher"
