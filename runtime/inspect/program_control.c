@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/environ.h"
 #include "runtime/inspect/own_run.h"
 #include "runtime/proc/ticket.h"
 
@@ -95,6 +96,8 @@ void fbr_program_started(struct fbr_runtime *rt)
                                                    .stop = fbr_own_run_stop,
                                                    .host = control_host};
 
+    if (fbr_getenv("FIBER_RANK")) /* the ring of this rank shows it */
+        return;
     if (!rt->program) {
         rt->program = calloc(1, sizeof(*rt->program));
         if (!rt->program)

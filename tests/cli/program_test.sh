@@ -98,6 +98,19 @@ fiber ps -a >said
 for run in "$id" "$pool"; do
     says "^$run .* exit 143 .* [0-9]+s ago" "ps -a, killed"
 done
+# The ring shows what its ranks have started: a program that starts later is shown, and these processes are not.
+fiber run -n 1 --name ring "$program" "$work/gate" 9<&- >ring.out 2>ring.err &
+ring=$!
+until grep -q 'waits for a byte' ring.out && fiber logs ring >said && grep -q 'waits for a byte' said; do
+    kill -0 "$ring" || { complain "a rank with processes: $(cat ring.out ring.err)"; exit 1; }
+done
+start
+[ "$(grep -c ' local ' listed)" = 2 ] || complain "ps, a rank with processes: $(cat listed)"
+fiber kill "$id"
+wait "$pid" || :
+echo >&9
+pid=$ring
+ended 0 "a rank with processes"
 left=$(find run/fiber -mindepth 1 ! -path 'run/fiber/ended*' ! -path run/fiber/cpus)
 [ -z "$left" ] || complain "left behind: $left"
 exit $bad
