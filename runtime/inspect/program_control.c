@@ -108,16 +108,17 @@ void fbr_program_started(struct fbr_runtime *rt)
     fbr_own_run_wake(rt->program->run);
 }
 
-/* A mark before its first output has the name of the process. */
+/* A mark before its first output has the name of the process, unless that ends in its number. */
 void fbr_program_output(struct fbr_runtime *rt, struct fiber_process *p, int stream,
                         const void *data, size_t len)
 {
     struct fbr_own_run *run = rt->program ? rt->program->run : NULL;
+    const char *name = fiber_process_name(p), *dash = strrchr(name, '-');
     int number = fbr_process_number(p);
     char mark[FBR_NAME_MAX + 16];
 
-    if (!fbr_process_has_printed(p)) {
-        snprintf(mark, sizeof(mark), "--- %s ---\n", fiber_process_name(p));
+    if (!fbr_process_has_printed(p) && (!dash || atoi(dash + 1) != number)) {
+        snprintf(mark, sizeof(mark), "--- %s ---\n", name);
         fbr_own_run_keep(run, number, FBR_RECORD_MARK, mark, strlen(mark));
     }
     fbr_own_run_keep(run, number, stream == 2 ? FBR_RECORD_ERR : FBR_RECORD_OUT, data, len);
