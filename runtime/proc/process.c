@@ -777,24 +777,23 @@ static int abandon(void *arg)
     return 0;
 }
 
+/* A process may leave the list while it is killed, and the program may close handles meanwhile, so
+ * the next one is referenced first. */
 void fbr_process_kill_all(struct fbr_runtime *rt)
 {
-    struct fiber_process *p;
+    struct fiber_process *p = NULL, *next;
 
     do {
         pthread_mutex_lock(&rt->lock);
-        DL_FOREACH(rt->processes, p)
-            if (p->state != P_ENDED && !p->killed_by_end)
-                break;
-        if (p) {
-            p->killed_by_end = true;
-            p->refs++;
-        }
+        next = p ? p->next : rt->processes;
+        if (next)
+            next->refs++;
         pthread_mutex_unlock(&rt->lock);
-        if (p) {
-            fbr_job_signal(p, SIGKILL);
+        if (p)
             fbr_process_unref(p);
-        }
+        if (next)
+            fbr_job_signal(next, SIGKILL);
+        p = next;
     } while (p);
 }
 

@@ -18,8 +18,7 @@ struct fiber_process {
     struct fbr_runtime *rt;
     /* under rt->lock: the program's handle, the job until it has ended, each post on its way */
     int refs;
-    bool handle_open;   /* fact: the program has not closed it */
-    bool killed_by_end; /* fact: the end of this process has killed it already */
+    bool handle_open; /* fact: the program has not closed it */
     /* Posts a kill without allocating memory: a lost process must be killed in any case. */
     struct fbr_post kill;
 
