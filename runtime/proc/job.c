@@ -657,7 +657,8 @@ static int find_backend(struct fiber_process *p, struct fbr_error *err)
 static int start(struct fiber_process *p, struct fbr_error *err)
 {
     static const char *const self[] = {"fiber-worker", NULL};
-    const char *const *argv = p->job.command ? p->job.command : self;
+    const char *const *program = fbr_process_program();
+    const char *const *argv = p->job.command ? p->job.command : program ? program : self;
     struct fbr_buf ticket = {0};
     struct fbr_job job = {.name = p->name,
                           .run_uid = p->rt->run_uid,
@@ -684,12 +685,12 @@ static int start(struct fiber_process *p, struct fbr_error *err)
     rc = put_ticket(p, p->reach, &ticket, err);
     if (rc < 0)
         goto done;
-    job.file = p->job.command ? argv[0] : "/proc/self/exe";
+    job.file = argv == self ? "/proc/self/exe" : argv[0];
     job.argv = (char *const *)(uintptr_t)argv;
     job.env = p->env;
     job.added_env = (char *const *)(uintptr_t)p->job.env;
-    job.own_program = !p->job.command;
-    if (p->by_program && fbr_config_bool(p->rt->config, "template"))
+    job.own_program = argv == self;
+    if (!p->job.command && fbr_config_bool(p->rt->config, "template"))
         job.template = fbr_process_template();
     job.ticket = ticket.data;
     job.ticket_len = ticket.len;

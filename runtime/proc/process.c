@@ -256,10 +256,8 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
 {
     static const struct fiber_process_options none = {.size = sizeof(none)};
     const struct fiber_process_options *o = spec->options ? spec->options : &none;
-    struct fiber_jobspec job;
-    int rc;
+    int rc = check_options(o, err);
 
-    rc = check_options(o, err);
     if (rc < 0)
         return rc;
     if (spec->host && !spec->host->spec.is_host)
@@ -280,11 +278,7 @@ static int set_up(struct fiber_process *p, const struct fbr_process_spec *spec,
     if (p->sentinel < 0)
         return fbr_fail(err, -errno, "%s: cannot make its sentinel's descriptor: %s", p->name,
                         fbr_strerror(errno));
-    job = o->job;
-    p->by_program = !job.command;
-    if (p->by_program)
-        job.command = fbr_process_program();
-    rc = fbr_jobspec_copy(&p->job, &p->strings, &job);
+    rc = fbr_jobspec_copy(&p->job, &p->strings, &o->job);
     p->job.name = p->name;
     if (rc < 0 || (rc = keep_env(p, spec, &o->job)) < 0 ||
         (rc = fbr_random(p->secret, sizeof(p->secret))) < 0)

@@ -36,7 +36,6 @@ struct fiber_process {
     /* 0: as configured, and it does not count while the engine has no place for it */
     int start_timeout_ms;
     int keep_stdin;
-    bool by_program; /* fact: it runs the command of fiber_program(), or our executable */
     /* number of descriptors reserved for it (fds.h); the loop thread's, once the start is posted;
      * from then on for the connections that it has not made yet */
     int fds;
