@@ -4,8 +4,10 @@
  *
  *     COLLECTING  its timer runs; jobs with the same needs join it
  *     SUBMITTING  sbatch runs. If Slurm did not answer, the submission waits and tries again. If
- *                 the answer was lost, or has no id, Slurm's jobs are searched for our comment;
- *                 otherwise there would be two submissions
+ *                 the answer was lost, Slurm's jobs are searched for our comment; otherwise there
+ *                 would be two submissions
+ *     ACCEPTED    sbatch succeeded, but printed no id: the same search finds it, or none of its
+ *                 jobs can be used
  *     SUBMITTED   it has an id. One squeue for all submissions reports the states, each poll;
  *                 sooner after a request to Slurm, and later when Slurm is slow
  *     REFUSED     none of its jobs can start; it is freed when they are

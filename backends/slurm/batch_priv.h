@@ -12,7 +12,7 @@
 
 #define FBR_SLURM_MAX_ARRAY 1000 /* Slurm's default limit */
 
-enum stage { COLLECTING, SUBMITTING, SUBMITTED, REFUSED };
+enum stage { COLLECTING, SUBMITTING, ACCEPTED, SUBMITTED, REFUSED };
 
 struct batch_job {
     struct batch_job *next, *prev; /* in the list of all */
@@ -42,7 +42,6 @@ struct submission {
     struct batch_job **jobs; /* by index; NULL: reported and released */
     struct fbr_timer timer;
     char id[FBR_SLURM_ID], name[160];
-    bool accepted; /* sbatch succeeded, but printed no id */
     /* what the list says of the array without an index; id "": nothing */
     struct fbr_slurm_job rest;
     struct fbr_job *job; /* the needs of the jobs */

@@ -149,7 +149,8 @@ static void on_found(void *user, const struct fbr_tool_result *r)
             return;
         }
     }
-    if (s->accepted) /* a further sbatch would print no id either, and queue one more job */
+    /* a further sbatch would print no id either, and queue one more job */
+    if (s->stage == ACCEPTED)
         fbr_slurm_refuse_all(s, CANNOT_SUBMIT, NO_ID);
     else
         submit(s);
@@ -180,7 +181,7 @@ static void on_submitted(void *user, const struct fbr_tool_result *r)
     }
     if (r->code == 0) {
         fbr_info("slurm: " NO_ID ": %.200s", r->out);
-        s->accepted = true;
+        s->stage = ACCEPTED;
         s->timer.fn = find_it;
         find_it(s);
         return;
