@@ -145,7 +145,6 @@ static void abandon(struct batch_job *j, const struct fbr_slurm_end *how)
     j->end.code = CANNOT_START;
     snprintf(j->end.text, sizeof(j->end.text), "cannot start: %.300s", how->text);
     j->want = SIGKILL;
-    j->of->b->unwanted = true;
 }
 
 static void refuse(struct batch_job *j, const struct fbr_slurm_end *how)
@@ -567,9 +566,7 @@ static void on_states(void *user, const struct fbr_tool_result *r)
         /* otherwise the output is not a list */
         if (read_lines(b, list, fbr_slurm_squeue_line) || blank)
             count_missing(b);
-        if (b->unwanted)
-            on_cancel_time(b);
-        b->unwanted = false;
+        on_cancel_time(b); /* those that would wait for ever, before their ends are reported */
     } else {
         snprintf(text, sizeof(text), "Slurm does not report the states: %.200s",
                  r->code == -SIGKILL ? "squeue gave no answer in time" : line);

@@ -65,7 +65,6 @@ struct fbr_slurm_batch {
     unsigned seq;
     /* looking: squeue runs; accounting: sacct runs */
     bool looking, accounting;
-    bool unwanted; /* some jobs would wait for ever, and must be cancelled */
 };
 
 /* batch.c */
