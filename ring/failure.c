@@ -241,13 +241,23 @@ static uint32_t count_running(const struct fiber_ring *r)
     return n;
 }
 
+bool fbr_ring_is_loss(int code, uint8_t flags)
+{
+    return code != 0 || (flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET;
+}
+
+bool fbr_ring_is_failure(const struct ring_rank *k)
+{
+    return fbr_ring_is_loss(k->code, k->flags) || (k->flags & FBR_RANK_MPI);
+}
+
 static bool any_ended_well(const struct fiber_ring *r)
 {
     const struct ring_job *j;
 
     DL_FOREACH(r->jobs, j)
         for (uint32_t i = 0; i < j->job.info.size; i++)
-            if (j->ranks[i].state == RANK_ENDED && j->ranks[i].code == 0 && !j->ranks[i].failed)
+            if (j->ranks[i].state == RANK_ENDED && !fbr_ring_is_failure(&j->ranks[i]))
                 return true;
     return false;
 }
@@ -370,7 +380,6 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, const char *kernel)
     char text[1024];
     bool alone;
 
-    j->ranks[rank].failed = true;
     if (r->state != R_RUNNING)
         return;
     decode(j, rank, kernel, text, sizeof(text), &hint);
@@ -414,7 +423,6 @@ void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const ch
     const char *hint = known ? bridge->abort_advice : "";
     char who[300], text[1024];
 
-    j->ranks[rank].failed = true;
     fbr_ring_name_rank(j, rank, who, sizeof(who));
     snprintf(text, sizeof(text), "%s called abort with code %d%s%s", who, code, silent ? "" : ": ",
              silent ? "" : why);

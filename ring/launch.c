@@ -379,12 +379,6 @@ static void on_hello(struct ring_agent *a, struct fbr_cur *body)
     wait_for_agents(r);
 }
 
-/* Others may wait for a rank that ended in this way: it has failed, or it never left its server. */
-static bool is_loss(int code, uint8_t flags)
-{
-    return code != 0 || (flags & (FBR_RANK_MET | FBR_RANK_LEFT)) == FBR_RANK_MET;
-}
-
 /* Decides whether the end of a rank is a failure. While the spawn of the rank may still fail,
  * the decision waits: a failed spawn is for its caller to handle. */
 static void judge(struct ring_job *j, uint32_t rank, const char *text)
@@ -393,7 +387,7 @@ static void judge(struct ring_job *j, uint32_t rank, const char *text)
 
     if (j->spawn || j->refused)
         return;
-    if (is_loss(k->code, k->flags) || (k->flags & FBR_RANK_MPI))
+    if (fbr_ring_is_failure(k))
         fbr_ring_rank_failed(j, rank, text);
 }
 
@@ -441,7 +435,7 @@ static void look_for_idle(struct ring_agent *a)
         struct ring_ranks its = fbr_ring_ranks_of(j, a);
 
         for (uint32_t m = its.first; m < its.end && !j->over; m++) {
-            bool loss = is_loss(j->ranks[m].code, j->ranks[m].flags);
+            bool loss = fbr_ring_is_loss(j->ranks[m].code, j->ranks[m].flags);
 
             if (j->ranks[m].state != RANK_ENDED || (!loss && !(j->ranks[m].flags & FBR_RANK_MET)))
                 return;
@@ -531,7 +525,7 @@ static void on_exited(struct ring_job *j, uint32_t n, struct fbr_cur *body)
     fbr_get_str(body, text, sizeof(text));
     if (!fbr_cur_ok(body))
         return;
-    notified = (k->flags & FBR_RANK_MET) && is_loss(code, k->flags);
+    notified = (k->flags & FBR_RANK_MET) && fbr_ring_is_loss(code, k->flags);
     fbr_debug("rank %u has ended: code %d", n, code);
     rank_ended(j, n, code);
     if (notified) /* the others are notified of the loss, and do not wait for it */

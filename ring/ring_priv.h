@@ -55,7 +55,6 @@ enum agent_state {
 struct ring_rank {
     enum rank_state state;
     uint8_t flags; /* FBR_RANK_* */
-    bool failed;   /* its end or its abort counts as a failure */
     bool came;     /* it, or a process in its place before it, has met its server */
     struct fbr_restarts again;
     int code;
@@ -234,6 +233,11 @@ void fbr_ring_signal(struct fiber_ring *r, struct ring_job *j, uint32_t rank, in
  * the ring has ended. */
 int fbr_ring_signal_one(struct fiber_ring *r, int rank, int sig);
 void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, const char *kernel);
+/* True if others may wait for a rank that ended in this way: it has failed, or it never left its
+ * server. */
+bool fbr_ring_is_loss(int code, uint8_t flags);
+/* True if the end of the rank is a failure: a loss, or it ran alone with an MPI library. */
+bool fbr_ring_is_failure(const struct ring_rank *k);
 void fbr_ring_rank_aborted(struct ring_job *j, uint32_t rank, int code, const char *why);
 /* `taken`: the cluster took the agent's job away. */
 void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken);

@@ -653,6 +653,25 @@ static void test_replace_starts_the_rank_anew(void **state)
     ran_free(&ran);
 }
 
+/* Rank 0 ends well at its second try, and only then rank 1, the last one, is lost for good. */
+static void test_a_rank_that_was_replaced_may_end_well(void **state)
+{
+    char dir[64], script[400];
+    struct ran ran;
+
+    temp_dir_make(dir);
+    snprintf(script, sizeof(script),
+             "cd %s; if [ $FIBER_RANK = 0 ]; then [ -n \"$FIBER_RANK_RESTARTS\" ] || exit 3; "
+             "echo $$ >new; mv new one; exit 0; fi; "
+             "while [ ! -e one ] || kill -0 $(cat one) 2>&-; do sleep 0.02; done; exit 4",
+             dir);
+    ran = ring(script, "-n", "2", "-f", "3", "-r", "1", NULL);
+    assert_int_equal(ran.code, 0);
+    assert_true(has(ran.err, "the others had already ended with code 0", NULL));
+    ran_free(&ran);
+    temp_dir_remove(dir);
+}
+
 /* Rank 1 kills itself, then its agent, which is the parent of its process, then itself again: it is
  * told how often it was started again, by whichever agent. The new agent has a directory for shared
  * memory, without the files that ranks of the old one left in theirs. */
@@ -799,6 +818,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_shrink_goes_on_without),
         cmocka_unit_test(test_shrink_to_nothing_is_a_failure),
         cmocka_unit_test(test_replace_starts_the_rank_anew),
+        cmocka_unit_test(test_a_rank_that_was_replaced_may_end_well),
         cmocka_unit_test(test_replace_starts_a_lost_agent_anew),
         cmocka_unit_test(test_an_agent_that_does_not_start_again_has_no_host),
         cmocka_unit_test(test_replace_warns_of_a_store_that_was_used),
