@@ -53,7 +53,7 @@ static const struct fbr_backend_ops *const local = &fbr_backend_local;
 struct command_job {
     struct command_job *next, *prev;
     struct fbr_backend *b;
-    void *user;
+    void *user;    /* NULL: released, the runtime takes no further events */
     void *process; /* the handle of the local backend, or of detached.c */
     struct fbr_host *host;
     struct fbr_job *held; /* its command, and what the command needs; NULL: it was started */
@@ -61,7 +61,7 @@ struct command_job {
     bool in_flight;
     int reads; /* the descriptor from which the job reads its ticket meanwhile; else -1 */
     int ends;  /* the signal that ended the job while it was held */
-    bool told, released;
+    bool told;
 };
 
 struct fbr_backend {
@@ -84,7 +84,7 @@ static const char *host_of(const struct command_job *j)
 
 static void notify(struct command_job *j, const struct fbr_job_event *e)
 {
-    if (!j->released)
+    if (j->user)
         j->b->env.event(j->user, e);
 }
 
@@ -121,7 +121,7 @@ static void landed(struct command_job *j)
 
 static void maybe_free(struct command_job *j)
 {
-    if (!j->told || !j->released)
+    if (!j->told || j->user)
         return;
     if (j->process && j->b->detached)
         fbr_detached_release(j->process);
@@ -475,7 +475,7 @@ static void command_release(struct fbr_backend *b, void *handle)
 {
     struct command_job *j = handle;
 
-    j->released = true;
+    j->user = NULL;
     if (j->held)
         j->ends = SIGKILL;
     maybe_free(j);

@@ -39,14 +39,13 @@ enum detached_stage { STARTING, LIVING, ENDING };
 struct detached_job {
     struct detached_job *next, *prev;
     struct fbr_detached *d;
-    void *user;
+    void *user; /* NULL: released, its end was reported */
     enum detached_stage stage;
     char id[MAX_ID];
     bool waits;          /* the last word about it was that it is pending */
     int cancel;          /* the signal that arrived before the job had an id */
     unsigned cancelling; /* cancel commands that run, which refer to the job */
     bool uncancelled;    /* the last one has failed: it is repeated if the job lives on */
-    bool released;
     int missing;
     int32_t code;
     char why[256];
@@ -125,7 +124,7 @@ static void job_ended(struct detached_job *j, int32_t code, const char *why)
 
 static void maybe_free(struct detached_job *j)
 {
-    if (!j->released || j->cancelling)
+    if (j->user || j->cancelling)
         return;
     DL_DELETE(j->d->ended, j);
     free(j);
@@ -394,6 +393,6 @@ void fbr_detached_release(void *handle)
 {
     struct detached_job *j = handle;
 
-    j->released = true;
+    j->user = NULL;
     maybe_free(j);
 }

@@ -46,7 +46,7 @@
 struct local_job {
     struct local_job *next, *prev;
     struct fbr_backend *b;
-    void *user;
+    void *user; /* NULL: released, the runtime takes no further events */
     pid_t pid;
     int pidfd;
     struct fbr_cpu_alloc *place;
@@ -57,7 +57,7 @@ struct local_job {
         bool open;
     } out[2];
     struct fbr_timer drain;
-    bool dead, told, released, is_host;
+    bool dead, told, is_host;
     bool asked, lingers; /* its group got SIGTERM; it has ended, and its children have not */
     int32_t code;
     uint64_t peak;
@@ -91,13 +91,13 @@ static void see_end(void *job);
 
 static void notify(struct local_job *j, const struct fbr_job_event *e)
 {
-    if (!j->released)
+    if (j->user)
         j->b->env.event(j->user, e);
 }
 
 static void maybe_free(struct local_job *j)
 {
-    if (j->handles == 0 && j->released && j->told)
+    if (j->handles == 0 && !j->user && j->told)
         free(j);
 }
 
@@ -312,7 +312,7 @@ static void local_close(struct fbr_backend *b)
             uv_close((uv_handle_t *)&j->watch, on_closed);
             close(j->pidfd);
         }
-        j->released = true;
+        j->user = NULL;
         finish(j);
         maybe_free(j); /* a copy that was not made has no handles */
     }
@@ -689,7 +689,7 @@ static void local_release(struct fbr_backend *b, void *handle)
 {
     struct local_job *j = handle;
 
-    j->released = true;
+    j->user = NULL;
     maybe_free(j);
 }
 
