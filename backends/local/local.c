@@ -43,6 +43,10 @@
 #define CPU_SETS 8    /* of 1,024 processors each */
 #define SIGNAL(sig) (UINT64_C(1) << ((sig)-1))
 
+/* LINGERS: the job has ended, but not its children, which were asked to end. DEAD: the rest of its
+ * output is read. TOLD: its end was reported. */
+enum state { LIVES, LINGERS, DEAD, TOLD };
+
 struct local_job {
     struct local_job *next, *prev;
     struct fbr_backend *b;
@@ -57,8 +61,8 @@ struct local_job {
         bool open;
     } out[2];
     struct fbr_timer drain;
-    bool dead, told, is_host;
-    bool asked, lingers; /* its group got SIGTERM; it has ended, and its children have not */
+    enum state state;
+    bool is_host, asked; /* asked: its group got SIGTERM */
     int32_t code;
     uint64_t peak;
     int handles;   /* handles of libuv that are not closed yet */
@@ -97,7 +101,7 @@ static void notify(struct local_job *j, const struct fbr_job_event *e)
 
 static void maybe_free(struct local_job *j)
 {
-    if (j->handles == 0 && !j->user && j->told)
+    if (j->handles == 0 && !j->user && j->state == TOLD)
         free(j);
 }
 
@@ -149,14 +153,14 @@ static void finish(void *arg)
 {
     struct local_job *j = arg;
 
-    if (j->told)
+    if (j->state == TOLD)
         return;
     fbr_timer_fini(&j->drain);
     for (int i = 0; i < 2; i++) {
         read_rest(&j->out[i]);
         close_stream(&j->out[i]);
     }
-    j->told = true;
+    j->state = TOLD;
     DL_DELETE(j->b->jobs, j);
     fbr_cpu_allocs_leave(j->b->places, j->place);
     j->place = NULL;
@@ -185,9 +189,9 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     close_stream(s);
     if (j->out[0].open || j->out[1].open)
         return;
-    if (j->dead)
+    if (j->state == DEAD)
         finish(j);
-    else if (j->lingers)
+    else if (j->state == LINGERS)
         see_end(j);
 }
 
@@ -209,7 +213,7 @@ static bool linger(struct local_job *j)
         return false;
     fbr_timer_start(&j->drain, LINGER_MS, 0);
     uv_poll_stop(&j->watch);
-    j->lingers = true;
+    j->state = LINGERS;
     return true;
 }
 
@@ -226,9 +230,8 @@ static void see_end(void *job)
         return;
     if (j->asked && linger(j))
         return;
-    if (j->lingers)
+    if (j->state == LINGERS)
         fbr_timer_fini(&j->drain);
-    j->lingers = false;
     kill_left(j);
     /* the program itself waited for it */
     if (fbr_spawn_wait(j->pid, j->pidfd, &info, &use) < 0)
@@ -236,7 +239,7 @@ static void see_end(void *job)
     else
         j->code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
     j->peak = (uint64_t)use.ru_maxrss * 1024;
-    j->dead = true;
+    j->state = DEAD;
     uv_poll_stop(&j->watch);
     close(j->pidfd);
     j->pidfd = -1;
@@ -296,13 +299,13 @@ static void local_close(struct fbr_backend *b)
 
     fbr_copies_close(b->template);
     DL_FOREACH(b->jobs, j)
-        if (!j->dead && !j->copy)
+        if (j->state < DEAD && !j->copy)
             kill_now(j);
     DL_FOREACH_SAFE(b->jobs, j, next) {
         if (j->copy) {
             free_copy(j->copy);
             j->copy = NULL;
-        } else if (!j->dead) {
+        } else if (j->state < DEAD) {
             bool ends = ends_until(j, until);
 
             if (!ends)
@@ -560,7 +563,6 @@ static void on_copy(struct fbr_copies_order *o, pid_t pid, int pidfd)
             if (c->signals & SIGNAL(sig))
                 local_signal(j->b, j, sig);
     } else {
-        j->dead = true;
         finish(j);
     }
     free_copy(c);
@@ -648,7 +650,7 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     struct local_job *j = handle;
     int rc;
 
-    if (j->dead)
+    if (j->state >= DEAD)
         return 0;
     if (j->copy) {
         j->copy->signals |= SIGNAL(sig);
@@ -663,7 +665,7 @@ static int local_signal(struct fbr_backend *b, void *handle, int sig)
     if (sig == SIGKILL) {
         rc = kill_now(j);
         j->asked = false;
-        if (j->lingers)
+        if (j->state == LINGERS)
             see_end(j);
         return rc;
     }
