@@ -13,8 +13,8 @@
  * needs the step's number: one squeue finds the numbers of all steps that wait for one.
  *
  * A step's life needs no table of states: srun runs (`process`), or the step waits for its next
- * try, or its end was reported (`told`). The only events are the end of srun, a signal and the
- * release, and each has one effect in each of the three.
+ * try, or its end was reported (`told`). The only events are the end of srun, the time of the next
+ * try, a signal and the release, and each has one effect in each of the three.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "backends/slurm/steps.h"
@@ -401,6 +401,7 @@ static int launch(struct step *j, struct fbr_error *err)
     int in = -1, rc;
 
     j->err.said = (struct fbr_slurm_step){0};
+    j->waiting = false;
     j->node = pick(s, job);
     make_words(j, job, j->node ? j->node->name : NULL, &w);
     if (!env || w.failed) {

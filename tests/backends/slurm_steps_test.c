@@ -52,6 +52,16 @@ static const char srun_that_is_refused_once[] =
     ": >\"$name\"\n"
     "echo 'srun: error: Unable to create step for job 7: Unable to contact slurm controller' >&2\n"
     "exit 1\n";
+/* It waits for room at each call, and is refused then at the first one. */
+static const char srun_that_waits_and_is_refused_once[] =
+    "#!/bin/sh\n"
+    "name=${*##*--job-name=} name=${0%/*}/${name%% *}\n"
+    "echo 'srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)' "
+    ">&2\n"
+    "[ -e \"$name\" ] && exec /bin/sleep 1000\n"
+    ": >\"$name\"\n"
+    "echo 'srun: error: Unable to create step for job 7: Unable to contact slurm controller' >&2\n"
+    "exit 1\n";
 static const char squeue_without_steps[] = "#!/bin/sh\n";
 static const char squeue_of_steps[] = "#!/bin/sh\n"
                                       "for i in 0 1 2; do\n"
@@ -68,6 +78,7 @@ struct job {
     void *handle; /* NULL: released */
     bool again;   /* it was told that srun is tried again */
     bool runs;    /* it was told that it runs now */
+    bool back;    /* after that it was told that it waits for room */
     bool kill;    /* then it is killed */
     bool ended;
     unsigned ends;
@@ -103,6 +114,7 @@ static void on_event(void *user, const struct fbr_job_event *e)
 
     pthread_mutex_lock(&w->lock);
     j->again |= e->type == FBR_JOB_PENDING;
+    j->back |= j->runs && e->type == FBR_JOB_PENDING && strstr(e->text, "waits for room");
     j->runs |= e->type == FBR_JOB_PENDING && e->runs;
     if (e->type == FBR_JOB_EXITED) {
         j->ends++;
@@ -346,6 +358,18 @@ static void a_step_that_waited_is_told_to_run(void **state)
     }
 }
 
+/* Otherwise the time of start_timeout would go on while it waits. */
+static void a_step_that_waits_again_at_its_next_try_is_told_so(void **state)
+{
+    struct world w;
+
+    unsetenv("SLURM_JOB_NODELIST");
+    set_up_srun(&w, false, srun_that_waits_and_is_refused_once);
+    for (int i = 0; i < STEPS; i++)
+        wait_for(&w.jobs[i], &w.jobs[i].back);
+    tear_down(&w);
+}
+
 static void a_step_is_of_the_component_that_has_its_node(void **state)
 {
     struct world w;
@@ -373,6 +397,7 @@ int main(void)
         cmocka_unit_test(another_signal_does_not_replace_that_of_the_end),
         cmocka_unit_test(each_signal_goes_to_all_steps_at_once),
         cmocka_unit_test(a_step_that_waited_is_told_to_run),
+        cmocka_unit_test(a_step_that_waits_again_at_its_next_try_is_told_so),
         cmocka_unit_test(a_step_is_of_the_component_that_has_its_node),
     };
 
