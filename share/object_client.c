@@ -28,7 +28,9 @@
 #define LATER_NS 500000
 #define BUCKETS 256 /* hash of objects; their numbers are consecutive */
 
-enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_DEAD };
+/* R_FAILING: the link is broken: the connection's thread will find that out, and no new proxy takes
+ * it. */
+enum remote_state { R_CALLING, R_WELCOME, R_OPEN, R_FAILING, R_DEAD };
 
 /* All under share's lock. */
 struct fbr_proxy {
@@ -56,8 +58,6 @@ struct fbr_object_client {
     /* Under share's lock. */
     int refs;
     bool cut;
-    /* The link is broken: the connection's thread will find that out, and no new proxy takes it. */
-    bool failing;
     enum remote_state state;
     struct fbr_error err;
     struct fbr_proxy *buckets[BUCKETS];
@@ -509,7 +509,7 @@ static struct fbr_object_client *find_remote(struct fbr_share *s, const struct f
     struct fbr_object_client *r;
 
     DL_FOREACH(s->remotes, r)
-        if (r->owner == a->owner && r->state != R_DEAD && !r->failing &&
+        if (r->owner == a->owner && r->state < R_FAILING &&
             memcmp(r->key, a->key, sizeof(r->key)) == 0 && strcmp(r->url, a->url) == 0)
             break;
     return r;
@@ -629,7 +629,8 @@ int fbr_proxy_post(struct fbr_proxy *p, const struct iovec *iov, int n, bool mor
     rc = fbr_data_client_post(r->up, all, n + 1, more);
     if (rc < 0) {
         pthread_mutex_lock(&r->share->lock);
-        r->failing = true;
+        if (r->state == R_OPEN)
+            r->state = R_FAILING;
         pthread_mutex_unlock(&r->share->lock);
     }
     /* to send the rest, or to find that the link is broken */
@@ -669,7 +670,7 @@ bool fbr_proxy_ack_due(struct fbr_proxy *p)
 
 bool fbr_proxy_fails(const struct fbr_proxy *p)
 {
-    return p->remote->failing || p->remote->state == R_DEAD;
+    return p->remote->state >= R_FAILING;
 }
 
 size_t fbr_proxy_queued(struct fbr_proxy *p)
