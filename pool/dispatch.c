@@ -137,7 +137,7 @@ static void batch_orphan(struct fbr_dispatch *d, struct batch *b)
     fbr_timed_drop(d, b);
     DL_DELETE2(b->map->batches, b, map_prev, map_next);
     b->map = NULL;
-    if (w && !w->dead) {
+    if (w && w->life < DEAD) {
         fbr_order_push(d, b, FBR_DISPATCH_CANCEL);
         fbr_dispatch_place(d, 0, w);
     }
@@ -172,7 +172,8 @@ static struct batch *holder(const struct map *m, uint64_t index)
     struct batch *b;
 
     DL_FOREACH2(m->batches, b, map_next)
-    if (b->worker && !b->worker->dead && index >= b->first + b->seen && index < b->first + b->kept)
+    if (b->worker && b->worker->life < DEAD && index >= b->first + b->seen &&
+        index < b->first + b->kept)
         return b;
     return NULL;
 }
@@ -217,7 +218,7 @@ static bool takes_second(struct dispatch_worker *w)
 
 static enum place place_of(struct dispatch_worker *w)
 {
-    if (w->dead || w->draining)
+    if (w->life != LIVE)
         return NOWHERE;
     if (!w->nbatches)
         return IDLE;
@@ -254,8 +255,8 @@ static void place_enter(struct fbr_dispatch *d, struct dispatch_worker *w)
 void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_worker *w)
 {
     enum place place = place_of(w);
-    bool loaded = !w->dead && fbr_order_recallable(w);
-    bool full = !w->dead && !w->draining && w->nbatches > 1;
+    bool loaded = w->life < DEAD && fbr_order_recallable(w);
+    bool full = w->life == LIVE && w->nbatches > 1;
 
     if (place != w->place) {
         place_leave(d, w);
@@ -272,8 +273,8 @@ void fbr_dispatch_place(struct fbr_dispatch *d, uint64_t now, struct dispatch_wo
     d->nfull += full;
     d->nfull -= w->full;
     w->full = full;
-    if (w->draining && !w->dead && !w->nbatches && !w->told) {
-        w->told = true;
+    if (w->life == DRAINING && !w->nbatches) {
+        w->life = DRAINED;
         DL_APPEND2(d->drained, w, drained_prev, drained_next);
     }
 }
@@ -306,11 +307,12 @@ void fbr_dispatch_worker_drain(struct fbr_dispatch *d, uint64_t worker)
     struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
     struct batch *b;
 
-    if (!w || w->dead)
+    if (!w || w->life == DEAD)
         return;
-    if (!w->draining)
+    if (w->life == LIVE) {
+        w->life = DRAINING;
         d->takers--;
-    w->draining = true;
+    }
     DL_FOREACH2(w->batches, b, worker_next)
     if (b->map && !b->recalled && !b->begun && (b != w->batches || b->kept - b->seen > 1)) {
         b->recalled = true;
@@ -393,13 +395,13 @@ int fbr_dispatch_worker_dead(struct fbr_dispatch *d, uint64_t now, uint64_t work
     struct batch *b = w ? w->batches : NULL;
     unsigned saw = flags == FBR_DISPATCH_JOB ? TASK_JOB : flags ? 0 : TASK_DEATH;
 
-    if (!w || w->dead)
+    if (!w || w->life == DEAD)
         return 0;
-    d->takers -= !w->draining;
+    d->takers -= w->life == LIVE;
     d->stats.workers--;
     d->stats.deaths++;
-    w->dead = true;
-    if (w->told && w->drained_prev)
+    w->life = DEAD;
+    if (w->drained_prev)
         DL_DELETE2(d->drained, w, drained_prev, drained_next);
     w->drained_prev = NULL;
     fbr_dispatch_place(d, now, w);
@@ -416,7 +418,7 @@ int fbr_dispatch_worker_remove(struct fbr_dispatch *d, uint64_t now, uint64_t wo
 
     if (!w)
         return 0;
-    if (!w->dead) {
+    if (w->life < DEAD) {
         failed = fbr_dispatch_worker_dead(d, now, worker, 0, FBR_DISPATCH_DISRUPTION, failure);
         d->stats.deaths--;
     }

@@ -116,6 +116,8 @@ struct rate {
 };
 
 enum place { NOWHERE, IDLE, HALF };
+/* DRAINED: an order that says so is in d->drained, or was pulled. */
+enum life { LIVE, DRAINING, DRAINED, DEAD };
 
 struct dispatch_worker {
     uint64_t id;
@@ -123,9 +125,8 @@ struct dispatch_worker {
     void *user;
     struct batch *batches; /* oldest first. Alive: two at most, none of them complete */
     uint32_t nbatches;
-    bool draining, dead;
+    enum life life;
     bool loaded; /* in d->loaded */
-    bool told;   /* an order DRAINED is in d->drained, or was pulled */
     bool full;   /* counted in d->nfull */
     bool shy;    /* it was asked to return tasks; it gets no second batch until it finished one */
     enum place place;

@@ -135,9 +135,9 @@ int fbr_dispatch_results(struct fbr_dispatch *d, uint64_t now, uint64_t worker, 
     }
     out->taken = take_results(d, b, n, take);
     d->stats.dropped += n - out->taken;
-    d->stats.late += w->dead ? out->taken : 0;
+    d->stats.late += w->life == DEAD ? out->taken : 0;
     b->seen += n;
-    if (b == w->batches && n && !w->dead)
+    if (b == w->batches && n && w->life < DEAD)
         learn_lag(d, now - w->last_seen, busy_ns);
     w->last_seen = now;
     if (b->map && n)
@@ -156,7 +156,7 @@ int fbr_dispatch_returned(struct fbr_dispatch *d, uint64_t now, uint64_t worker,
                           uint32_t kept)
 {
     struct dispatch_worker *w = fbr_dispatch_worker_find(d, worker);
-    struct batch *b = w && !w->dead ? fbr_dispatch_batch_find(w, batch) : NULL;
+    struct batch *b = w && w->life < DEAD ? fbr_dispatch_batch_find(w, batch) : NULL;
     uint32_t had;
 
     if (!b)

@@ -125,7 +125,7 @@ static void batch_assign(struct fbr_dispatch *d, uint64_t now, struct batch *b,
     if (w->tasks_left != UINT64_MAX)
         w->tasks_left -= b->kept;
     if (!w->tasks_left) {
-        w->draining = true;
+        w->life = DRAINING;
         d->takers--;
     }
     fbr_rate_touch(w, m->id);

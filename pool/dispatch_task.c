@@ -255,7 +255,7 @@ void fbr_batch_leave(struct fbr_dispatch *d, uint64_t now, struct batch *b)
     w->shy = w->shy && w->batches;
     b->worker = NULL;
     fbr_batch_put(b);
-    if (w->batches && !w->dead)
+    if (w->batches && w->life < DEAD)
         fbr_timed_start(d, now, w->batches);
     fbr_dispatch_place(d, now, w);
 }

@@ -68,7 +68,7 @@ static const char *check_batch(const struct map *m, const struct batch *b, struc
     CHECK(b->map == m, "a batch is with the wrong map");
     CHECK(w || b->windows[AGAIN].listed || b->windows[SUSPECTS].listed,
           "a batch that nobody needs");
-    if (!w || w->dead)
+    if (!w || w->life == DEAD)
         return NULL;
     CHECK(b->seen < b->kept, "a worker holds a complete batch");
     for (uint32_t pos = b->seen; pos < b->kept; pos++) {
@@ -124,14 +124,15 @@ static const char *check_worker(const struct dispatch_worker *w)
         n++;
         alone = alone || b->alone;
         CHECK(b->worker == w, "a batch is with the wrong worker");
-        CHECK(!w->dead || !b->listed, "an order for a dead worker");
+        CHECK(w->life < DEAD || !b->listed, "an order for a dead worker");
     }
     CHECK(n == w->nbatches && n <= 2, "a worker holds too many batches");
-    CHECK(!alone || n == 1 || w->dead, "a task that should be alone is not");
+    CHECK(!alone || n == 1 || w->life == DEAD, "a task that should be alone is not");
     CHECK(w->place != IDLE || n == 0, "an idle worker has a batch");
     CHECK(w->place != HALF || n == 1, "a worker waits for a second batch and has no first one");
-    CHECK(w->dead || w->draining || n || w->place == IDLE, "a worker is forgotten");
-    CHECK(w->loaded == (!w->dead && fbr_order_recallable(w)), "a worker is wrongly (not) loaded");
+    CHECK(w->life != LIVE || n || w->place == IDLE, "a worker is forgotten");
+    CHECK(w->loaded == (w->life < DEAD && fbr_order_recallable(w)),
+          "a worker is wrongly (not) loaded");
     return NULL;
 }
 
@@ -144,10 +145,10 @@ static const char *check_workers(const struct fbr_dispatch *d)
     for (w = d->workers; w; w = w->hh.next) {
         wrong = check_worker(w);
         CHECK(!wrong, wrong);
-        alive += !w->dead;
-        takers += !w->dead && !w->draining;
+        alive += w->life < DEAD;
+        takers += w->life == LIVE;
         idle += w->place == IDLE;
-        full += !w->dead && !w->draining && w->nbatches > 1;
+        full += w->life == LIVE && w->nbatches > 1;
     }
     DL_FOREACH2(d->idle, w, place_next)
     listed++;
@@ -184,7 +185,7 @@ uint32_t dispatch_held(const struct fbr_dispatch *d, uint64_t worker)
     const struct batch *b;
     uint32_t held = 0;
 
-    if (!w || w->dead)
+    if (!w || w->life == DEAD)
         return 0;
     DL_FOREACH2(w->batches, b, worker_next)
     held += b->kept - b->seen;
