@@ -25,8 +25,8 @@ struct fbr_docker_bundle {
     struct fbr_args has, lacks; /* images that have our program, and those that do not */
     uv_work_t work;
     struct fbr_error err;
-    int fd; /* the memory file, when it is complete */
-    bool at_work, whole, closed;
+    int fd; /* the memory file, which is complete unless `at_work`; -1: none */
+    bool at_work, closed;
 };
 
 int fbr_docker_bundle_open(struct fbr_docker_bundle **out, struct fbr_backend *b,
@@ -102,6 +102,7 @@ static void make(uv_work_t *work)
 static void on_made(uv_work_t *work, int status)
 {
     struct fbr_docker_bundle *d = work->data;
+    bool whole = status == 0 && d->err.code == 0;
 
     d->at_work = false;
     fbr_loop_release(d->loop);
@@ -109,12 +110,9 @@ static void on_made(uv_work_t *work, int status)
         free_bundle(d);
         return;
     }
-    d->whole = status == 0 && d->err.code == 0;
-    if (!d->whole && d->fd >= 0) { /* the next request tries again */
-        close(d->fd);
-        d->fd = -1;
-    }
-    fbr_docker_on_bundle(d->b, d->whole ? NULL : d->err.text);
+    if (!whole) /* the next request tries again */
+        d->fd = fbr_fds_close(d->fd);
+    fbr_docker_on_bundle(d->b, whole ? NULL : d->err.text);
 }
 
 int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err)
@@ -122,13 +120,13 @@ int fbr_docker_bundle_take(struct fbr_docker_bundle *d, struct fbr_error *err)
     char path[40];
     int fd;
 
-    if (d->whole) { /* opened anew, so that each reader has a position of its own */
+    if (d->at_work)
+        return -EAGAIN;
+    if (d->fd >= 0) { /* opened anew, so that each reader has a position of its own */
         snprintf(path, sizeof(path), "/proc/self/fd/%d", d->fd);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         return fd < 0 ? fbr_fail(err, -errno, "%s", fbr_strerror(errno)) : fd;
     }
-    if (d->at_work)
-        return -EAGAIN;
     d->at_work = true;
     d->err = (struct fbr_error){0, ""};
     d->work.data = d;
