@@ -45,7 +45,7 @@ struct fbr_docker_job {
     bool oom;                        /* fact: the engine reported that memory ran out */
     bool unseen; /* fact: it ended while the engine was away; the reason is unknown */
     /* fact: it ran when the list was requested, and the list has not shown it yet */
-    bool asked;
+    bool awaited;
     bool paused; /* wish: the runtime takes no output */
 };
 

@@ -129,15 +129,15 @@ static void on_listed(struct fbr_backend *b, const struct json_t *c)
 {
     const char *state = fbr_json_text(c, "State", NULL), *status = fbr_json_text(c, "Status", NULL);
     struct fbr_docker_job *j = fbr_docker_find(b, fbr_json_text(c, "Id", NULL), "");
-    bool asked = j && j->asked;
+    bool awaited = j && j->awaited;
     int code;
 
     if (!j)
         return;
-    j->asked = false;
+    j->awaited = false;
     if (strcmp(state, "running") == 0)
         fbr_docker_job_runs(j);
-    else if (asked && strcmp(state, "exited") == 0 && sscanf(status, "Exited (%d)", &code) == 1)
+    else if (awaited && strcmp(state, "exited") == 0 && sscanf(status, "Exited (%d)", &code) == 1)
         fbr_docker_job_died(j, fbr_docker_code(code));
 }
 
@@ -157,7 +157,7 @@ static void on_list(void *user, const struct fbr_http_answer *a)
     for (size_t i = 0; i < fbr_json_count(list); i++)
         on_listed(b, fbr_json_item(list, i));
     DL_FOREACH(b->jobs, j) /* removes no job now, so the list of jobs stays as it is */
-        if (j->asked)
+        if (j->awaited)
             fbr_docker_job_gone(j);
     if (b->failures == 0)
         b->away = false;
@@ -207,7 +207,7 @@ void fbr_docker_look(struct fbr_backend *b)
     if (b->looking)
         return;
     DL_FOREACH(b->jobs, j)
-        j->asked = j->state >= RUNNING;
+        j->awaited = j->state >= RUNNING;
     snprintf(filter, sizeof(filter), "{\"label\":[\"fiber.run=%s\"]}", b->run);
     b->looking = fbr_docker_send(
         &b->engine, fbr_docker_list_path(b, "/containers/json?all=1", filter),

@@ -50,7 +50,7 @@ struct fbr_kube_job {
     struct fbr_kube_secret *secret; /* the Secret with the ticket; NULL: none */
     int asked;                      /* the last signal that was requested */
     int grace_s;                    /* between SIGTERM and SIGKILL */
-    bool missing;                   /* fact: not yet seen in the list at hand */
+    bool awaited;                   /* fact: the list at hand has not shown it yet */
     /* fact: neither its program nor we ended it; it may still run */
     bool disruption;
     bool asking;       /* fact: a request for the current state of its pod is under way */

@@ -421,7 +421,7 @@ void fbr_kube_update(struct fbr_kube_job *j, const struct json_t *pod, bool dele
 {
     struct fbr_kube_state s;
 
-    j->missing = false;
+    j->awaited = false;
     if (!fbr_pod_takes(j->state, ON_OVER))
         return;
     fbr_kube_state(&s, pod);
@@ -485,7 +485,7 @@ static void on_listing(void *user)
     struct fbr_kube_job *j, *next;
 
     HASH_ITER(hh, b->all, j, next)
-        j->missing = fbr_pod_takes(j->state, ON_GONE);
+        j->awaited = fbr_pod_takes(j->state, ON_GONE);
 }
 
 static void on_listed(void *user)
@@ -495,7 +495,7 @@ static void on_listed(void *user)
 
     b->troubled = 0;
     HASH_ITER(hh, b->all, j, next)
-        if (j->missing)
+        if (j->awaited)
             fbr_kube_step(j, ON_GONE, &gone);
 }
 
