@@ -369,7 +369,6 @@ bool fbr_slurm_srun_maybe(const char *text, size_t len)
 static bool task_ended(struct fbr_slurm_step *s, const char *how)
 {
     if (strncmp(how, "Exited with exit code ", 22) == 0) {
-        s->coded = true;
         s->code = atoi(how + 22) & 255;
         return true;
     }
@@ -383,8 +382,7 @@ static bool task_ended(struct fbr_slurm_step *s, const char *how)
 
         if (n && strncmp(how, name, n) == 0 &&
             (!how[n] || strcmp(how + n, " (core dumped)") == 0)) {
-            s->killed = true;
-            s->code = sig;
+            s->code = -sig;
             return true;
         }
     }
@@ -494,18 +492,14 @@ bool fbr_slurm_srun_line(struct fbr_slurm_step *s, const char *line)
 /* Returns the exit code of the step's task, else srun's own. */
 static int32_t step_code(const struct fbr_slurm_step *s, int32_t code)
 {
-    if (s->coded)
+    if (s->code)
         return s->code;
-    if (s->killed)
-        return -s->code;
     return code > SHELL_SIGNALS && code <= SHELL_SIGNALS + 64 ? -(code - SHELL_SIGNALS) : code;
 }
 
 void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked, uint64_t memory,
                         struct fbr_slurm_end *end)
 {
-    bool task = s->coded || s->killed;
-
     end->code = step_code(s, code);
     end->text[0] = '\0';
     end->disrupted = s->lost || strstr(s->why, "PREEMPT") || strstr(s->why, "NODE FAIL");
@@ -521,12 +515,12 @@ void fbr_slurm_step_end(const struct fbr_slurm_step *s, int32_t code, int asked,
         end->code = end->code ? end->code : -SIGKILL;
         snprintf(end->text, sizeof(end->text), "was ended by Slurm: %s", s->why);
     } else if (asked == SIGKILL || asked == SIGTERM || asked == SIGINT || asked == SIGHUP) {
-        if (!task && code != 0) /* before its task existed */
+        if (!s->code && code != 0) /* before its task existed */
             end->code = -asked;
     } else if (s->cancelled && end->code != 0) {
         snprintf(end->text, sizeof(end->text),
                  "was cancelled in Slurm by scancel, or with its job");
-    } else if (s->refused && !task) {
+    } else if (s->refused && !s->code) {
         end->code = CANNOT_START;
         snprintf(end->text, sizeof(end->text), "could not be started as a step: %.200s", s->text);
     }

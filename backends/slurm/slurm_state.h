@@ -84,14 +84,13 @@ enum fbr_slurm_refusal fbr_slurm_refusal(const char *text, char *line, size_t si
 /* The messages of srun about its step. They stand among the lines of standard error, which srun
  * shares with the job. */
 struct fbr_slurm_step {
-    /* the task ended: coded: with `code`; killed: by a signal; oom: memory ran out; cancelled: for
-     * the reason `why` */
-    bool coded, killed, oom, cancelled;
+    int code; /* how the task ended: exit code, -N: signal N; 0: srun did not say */
+    /* the task ended: oom: memory ran out; cancelled: for the reason `why` */
+    bool oom, cancelled;
     /* refused: the step was not made; lost: its node failed */
     bool refused, lost;
     bool unreached; /* the step was not made, because its node did not answer */
     bool waits;     /* the step is not made yet; `text` has the reason */
-    int code;
     char why[96];   /* "TIME LIMIT" */
     char text[256]; /* its last message */
 };

@@ -184,7 +184,7 @@ static bool try_again(struct step *j)
     char line[256], text[320];
     bool away = fbr_slurm_refusal(said->text, line, sizeof(line)) != FBR_SLURM_NEVER;
 
-    if (!said->refused || said->coded || said->killed || j->asked || j->want || !j->user ||
+    if (!said->refused || said->code || j->asked || j->want || !j->user ||
         (!away && !may_be_made_elsewhere(j)))
         return false;
     drop_srun(j);

@@ -329,7 +329,7 @@ static void lines_of_the_job_pass_whole_or_in_parts(void **state)
             fbr_slurm_lines_add(&l, text + at, strlen(text) - at < step ? strlen(text) - at : step);
         fbr_slurm_lines_end(&l);
         assert_string_equal(left, want);
-        assert_true(l.said.killed);
+        assert_int_equal(l.said.code, -SIGKILL);
     }
 }
 
