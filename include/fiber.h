@@ -294,7 +294,7 @@ FIBER_API int fiber_queue_connect(struct fiber_queue **q, const struct fiber_add
  * dies. -ETIMEDOUT: the queue is full. -EPIPE: the owner is gone, or the queue was shut. -EMSGSIZE:
  * the message is longer than max_message of the configuration. -ENOBUFS: the memory that the owner
  * keeps for other processes has reached hold_max of its configuration; messages that were put
- * before and are not yet acknowledged may be lost, too. Later calls may succeed. */
+ * before and are not yet acknowledged may be lost, too, and later calls may succeed. */
 FIBER_API int fiber_queue_put(struct fiber_queue *q, const void *data, size_t len, int timeout_ms);
 /* Takes the next message; *out belongs to the caller. -ETIMEDOUT: the queue is empty. -EPIPE: the
  * queue was shut and is drained, or the owner is gone. */
