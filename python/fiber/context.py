@@ -44,7 +44,7 @@ class FiberContext(BaseContext):
         return Pipe(duplex)
 
     def Pool(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, **options):
-        """Returns a pool of worker processes."""
+        """Returns a pool of worker processes; help(fiber.pool.Pool) has its options."""
         from .pool import Pool
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context(), **options)
 

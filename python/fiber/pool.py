@@ -589,7 +589,8 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
     times. workers_per_job puts several workers into one job. With min and max the pool has as many workers as its
     backlog can use, and stops those that idle for `idle` seconds. retries: how often a task is run again after its
     worker died (None: as configured, 0: never, -1: without end). timeout: seconds that a task may take. priority: of
-    this pool's tasks among its own; higher goes first.
+    this pool's tasks among its own; higher goes first. Of its jobs: name, image, cpus, gpus, memory (in bytes), backend,
+    workdir.
     """
 
     def __init__(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None, *,
