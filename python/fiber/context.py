@@ -129,11 +129,11 @@ class FiberContext(BaseContext):
         _core.set_executable()
 
     def set_forkserver_preload(self, module_names, *, on_error="ignore"):
-        """Sets modules that the template of this program imports, so that processes of this host do not.
+        """Sets modules that the template of this program imports once for all its copies.
 
-        They share what these modules have when they are imported, and threads that one starts are in none of them: with
-        such a module there is no template. One that cannot be imported is left to the processes that need it, whatever
-        on_error says, which multiprocessing has from Python 3.15 on: "ignore", "warn" or "fail".
+        The copies share the state of a module after its import. There is no template if a module starts a thread. If a
+        module cannot be imported, each process that needs it imports it itself; `on_error` ("ignore", "warn", "fail", of
+        Python 3.15) makes no difference.
         """
         if on_error not in ("ignore", "warn", "fail"):
             raise ValueError("on_error must be 'ignore', 'warn', or 'fail', not %r" % (on_error,))

@@ -2,8 +2,8 @@
 
 A manager is a process that has objects; other processes of the run use them by proxies, wherever they run. BaseManager,
 SyncManager and the proxies are those of the running CPython, to which one entry of their table of transports is added.
-What is different: when a connection ends, the locks that were taken through it are released, so a process that dies does
-not leave them locked. A manager with an address of its own (a host and a port, a path) uses multiprocessing's sockets, so
+Unlike there, the end of a connection releases the locks that were taken through it, so a process that dies does not
+leave them locked. A manager with an address of its own (a host and a port, a path) uses multiprocessing's sockets, so
 programs outside of the run may connect to it.
 
     class Envs(fiber.AsyncManager):

@@ -1,11 +1,11 @@
 """pool.py - Pool: multiprocessing's pool, with workers that are jobs.
 
-Which worker gets which task, what a death means and how tasks are packed into messages is decided in the C library. This
-module pickles (in blocks of about a millisecond of work, where the caller leaves that to us), and hands results out.
+The C library decides which worker gets which task, what a death means, and how tasks are packed into messages. This
+module pickles tasks and hands results out. Without a chunksize it pickles about a millisecond of work at a time.
 
-Who takes results: a thread that waits for one takes for all (Pool._run()); others that wait sleep meanwhile. The pool has
-a thread of its own only while somebody needs one: for callbacks, for `await`, for the rest of a map whose caller does
-not wait, and for an iterable that may block.
+A thread that waits for a result takes the results of all (Pool._run()); other threads that wait sleep meanwhile. The
+pool has a thread of its own only while one is needed: for callbacks, for `await`, for the rest of a map whose caller
+does not wait, and for an iterable that may block.
 
 SPDX-License-Identifier: Apache-2.0
 """

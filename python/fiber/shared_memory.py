@@ -121,7 +121,7 @@ _arrays = {}
 
 
 def shared(name, build=None):
-    """Returns what the first process of this host that asked for `name` built, read-only; it is there once per host.
+    """Returns a read-only object that exists once per host; the first process there that asks for `name` builds it.
 
     build() returns an array of numpy, or bytes or another object with a buffer; it runs in one process, and the others
     wait. An array comes back as an array of the same type and shape, anything else as a memoryview of its bytes. Without
