@@ -13,13 +13,14 @@ import os
 import threading
 import time
 import weakref
+from concurrent.futures import process
 from multiprocessing.context import ProcessError
 
-from . import _core
+from . import _core, _errors
 from .pool import Pool
 from .process import parent_process
 
-__all__ = ["Executor"]
+__all__ = ["BrokenProcessPool", "Executor", "WorkerLost"]
 
 SOON_S = 0.02  # calls that end so soon after they were handed out
 AHEAD = 64  # let each worker have more of them ahead, up to this many
@@ -40,6 +41,17 @@ def _shut_down_all():
 
 
 threading._register_atexit(_shut_down_all)
+
+
+class BrokenProcessPool(process.BrokenProcessPool, ProcessError):
+    """No worker can be started, or the pool has ended."""
+
+
+class WorkerLost(process.BrokenProcessPool, _errors.WorkerLost):
+    """A call killed one worker after another. The executor goes on."""
+
+
+_BROKEN = {ProcessError: BrokenProcessPool, _errors.WorkerLost: WorkerLost}
 
 
 class _Future(concurrent.futures.Future):
@@ -98,7 +110,9 @@ class Executor(concurrent.futures.Executor):
             future.set_result(value)
 
         def fail(exc):
-            if type(exc) is ProcessError and exc.__cause__ is None:  # of the pool, and not of the call
+            if type(exc) in _BROKEN and exc.__cause__ is None:  # of the pool, and not of the call
+                exc = _BROKEN[type(exc)](*exc.args)
+            if isinstance(exc, BrokenProcessPool):
                 self._give_up(exc)
             self._end(begun)
             future.set_exception(exc)
