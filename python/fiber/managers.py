@@ -373,10 +373,21 @@ class Server(mpm.Server):
         """Serves the proxies of one thread of one process until it goes."""
         served = _Connection.current.connection = _Connection(conn)
         try:
-            super().serve_client(served)
+            while error := self._serve(served):
+                served.send(("#ERROR", error))
         finally:
             served.end()
             _Connection.current.connection = None
+
+    def _serve(self, served):
+        """Serves until a method raises what is no Exception, such as SystemExit, and returns the error that answers it."""
+        try:
+            super().serve_client(served)
+        except BaseException as error:
+            at = error.__traceback__.tb_next
+            if not at.tb_next:  # it has left by itself: the connection has ended
+                raise
+            return RuntimeError("a method raised %s: %s" % (type(error).__name__, error)).with_traceback(at)
 
 
 def _acquire(inner, blocking, timeout):

@@ -118,8 +118,8 @@ class Engine:
     def break_down(self):
         raise Strict("no oil", "here")
 
-    def leave(self):
-        sys.exit(5)
+    def leave(self, how):
+        raise how
 
 
 class Engines(BaseManager):
@@ -127,6 +127,7 @@ class Engines(BaseManager):
 
 
 Engines.register("Engine", Engine)
+Engines.register("Exit", sys.exit)
 
 
 def test_an_exception_tells_where_in_the_manager_it_was_raised():
@@ -138,7 +139,18 @@ def test_an_exception_tells_where_in_the_manager_it_was_raised():
         with pytest.raises(managers.RemoteError, match="in break_down"):
             engine.break_down()
         with pytest.raises(EOFError, match="or has closed the connection"):
-            engine.leave()
+            engines.Exit()
+
+
+@pytest.mark.parametrize("how", [SystemExit(0), SystemExit("no more"), KeyboardInterrupt()])
+def test_a_method_that_leaves_the_interpreter_is_an_error_of_its_call(how):
+    with Engines() as engines:
+        engine = engines.Engine()
+        with pytest.raises(RuntimeError, match="a method raised %s: %s" % (type(how).__name__, how)) as caught:
+            engine.leave(how)
+        assert "in leave" in str(caught.value.__cause__)
+        with pytest.raises(ValueError, match="no fuel"):
+            engine.stall()
 
 
 def test_locks_of_a_manager_have_the_rules_of_threading(manager):
