@@ -244,6 +244,8 @@ class MapResult(ApplyResult):
 class Feed:
     """The elements of a map that are not put yet. The result has one more left as long as it is not finished."""
 
+    _hooked = False  # as that of a result
+
     def __init__(self, pool, stream, result, items, chunksize):
         self.pool, self.stream, self.result, self.items = pool, stream, result, items
         self.block = chunksize
@@ -530,6 +532,10 @@ class IMapIterator(ApplyResult):
             self._thread = None
             pool._sources.discard(self)
             pool._wake()
+
+    def _watch(self, function):
+        self._unbound = True  # nobody asks for results before all are there
+        super()._watch(function)
 
     def __await__(self):
         yield from self._wait_in_loop().__await__()
@@ -922,7 +928,8 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
         with TryLock(self._feeding) as taken:
             for feed in self._feeds[:] if taken else ():
                 if feed.more():
-                    self._needs.discard(feed)
+                    if not feed._hooked:  # a lazy map that somebody awaits is needed until it is done
+                        self._needs.discard(feed)
                     self._feeds.remove(feed)  # last: a signal may come before
 
     # ---- Taking ----
