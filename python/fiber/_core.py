@@ -158,6 +158,21 @@ def work(kind, payload):
     return b"%s\n%s\n%s" % (versions().encode(), kind.encode(), payload)
 
 
+def future_of(get, when_done):
+    """Returns a future of concurrent.futures with what get() returns or raises; when_done(function) has that called."""
+    from concurrent.futures import Future
+    future = Future()
+    future.set_running_or_notify_cancel()
+
+    def settle():
+        try:
+            future.set_result(get())
+        except BaseException as exc:
+            future.set_exception(exc)
+    when_done(settle)
+    return future
+
+
 def is_importing_main():
     """Tells whether this is a child that imports its main module, or reads what it is to run."""
     from multiprocessing import process

@@ -36,7 +36,7 @@ from multiprocessing.managers import (  # noqa: F401
     ListProxy, MakeProxyType, Namespace, NamespaceProxy, PoolProxy, RemoteError, Token, Value, ValueProxy)
 from multiprocessing.process import current_process
 
-from . import _pickling
+from . import _core, _pickling
 from .connection import Address, Client, Connection, Listener, Pipe, answer_challenge, deliver_challenge
 
 __all__ = ["AsyncManager", "BaseManager", "BaseProxy", "Handle", "Manager", "SharedMemoryManager", "SyncManager",
@@ -818,7 +818,7 @@ class SharedMemoryManager(BaseManager):
 
 
 class Handle:
-    """A call that was sent and is answered later."""
+    """A call that was sent and is answered later; it can be awaited."""
 
     def __init__(self, proxy, calls):
         self._proxy, self._calls = proxy, calls  # the proxy keeps its connection open
@@ -856,6 +856,14 @@ class Handle:
             if self._object is None:
                 self._object = self._proxy._answer(kind, result)
         return self._object
+
+    def future(self):
+        """Returns the answer as a future of concurrent.futures, for its wait() and as_completed(). A thread waits for it."""
+        return _core.future_of(self.get, lambda settle: threading.Thread(target=settle, daemon=True).start())
+
+    def __await__(self):
+        import asyncio
+        return asyncio.wrap_future(self.future()).__await__()
 
     def __reduce__(self):
         raise TypeError("a handle cannot be sent to another process: send what its get() returns")

@@ -211,6 +211,10 @@ class ApplyResult(_core._fiber.Result):
         else:
             function()
 
+    def future(self):
+        """Returns the result as a future of concurrent.futures, for its wait() and as_completed()."""
+        return _core.future_of(self.get, self._watch)
+
     def __await__(self):
         yield from self._wait_in_loop().__await__()
         return self.get()
@@ -536,6 +540,10 @@ class IMapIterator(ApplyResult):
     def _watch(self, function):
         self._unbound = True  # nobody asks for results before all are there
         super()._watch(function)
+
+    def future(self):
+        """Returns a future of the list of all results."""
+        return _core.future_of(lambda: list(self), self._watch)
 
     def __await__(self):
         yield from self._wait_in_loop().__await__()

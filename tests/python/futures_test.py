@@ -43,6 +43,63 @@ def test_the_exception_of_a_call_stays_as_it_is():
         assert type(executor.submit(raise_process_error).exception(LONG)) is mp.ProcessError
 
 
+# ---- Handles and results as futures ----
+
+
+class Gate:
+    def wait(self, event):
+        event.wait(LONG)
+        return "open"
+
+    def fail(self):
+        raise ZeroDivisionError("on purpose")
+
+
+class Gates(mp.AsyncManager):
+    pass
+
+
+Gates.register("Gate", Gate)
+
+
+def wait_for(event):
+    return event.wait(LONG)
+
+
+def test_a_program_waits_for_the_first_of_handles_results_and_calls():
+    events = [mp.Event() for _ in range(5)]
+    with Gates() as one, Gates() as other, mp.Pool(2) as pool, Executor(1) as executor:
+        futures = [one.Gate().wait(events[0]).future(), other.Gate().wait(events[1]).future(),
+                   pool.apply_async(wait_for, (events[2],)).future(), pool.imap(wait_for, events[3:4]).future(),
+                   executor.submit(wait_for, events[4])]
+        assert not concurrent.futures.wait(futures, 0).done and not futures[0].cancel()
+        for i in 1, 2, 0, 4, 3:
+            events[i].set()
+            assert next(concurrent.futures.as_completed([f for f in futures if f], LONG)) is futures[i]
+            assert futures[i].result() == ("open" if i < 2 else [True] if i == 3 else True)
+            futures[i] = None
+
+
+def test_futures_of_handles_and_results_raise_what_their_call_has_raised():
+    with Gates() as gates, mp.Pool(1) as pool:
+        for future in gates.Gate().fail().future(), pool.apply_async(int, ("no number",)).future():
+            assert type(future.exception(LONG)) in (ZeroDivisionError, ValueError)
+
+
+def test_a_handle_is_awaited():
+    async def use(gate, other):
+        closed, event = other.wait(mp.Event()), mp.Event()
+        handle = gate.wait(event)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(closed, 0.01)
+        event.set()
+        assert await handle == await handle == "open"
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.gather(*(gate.fail() for _ in range(20)))
+    with Gates() as one, Gates() as other:
+        asyncio.run(use(one.Gate(), other.Gate()))
+
+
 @pytest.mark.parametrize("kind", ["imap", "imap_unordered"])
 def test_a_lazy_map_is_awaited_that_has_more_results_than_may_wait(kind):
     async def use(pool):
