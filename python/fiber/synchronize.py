@@ -210,8 +210,12 @@ class _Acquirer(_Synchronizer):
     def __enter__(self):
         return self.acquire()
 
-    def __exit__(self, *error):
-        self.release()
+    def __exit__(self, kind=None, *error):
+        try:
+            self.release()
+        except (AssertionError, ValueError):
+            if kind is None or not issubclass(kind, (EOFError, OSError)):
+                raise  # else the connection was lost, and the lock with it: the program is to see that error
 
 
 class _Lock(_Acquirer):

@@ -336,6 +336,18 @@ def test_a_handler_of_a_signal_makes_one_while_the_first_is_made(program):
     assert ran.code == 0 and ran.out == "True\n", ran
 
 
+@pytest.mark.parametrize("kind", [mp.RLock, mp.Condition])
+def test_the_loss_of_a_lock_with_its_connection_does_not_hide_why(kind):
+    lock = kind()
+    with pytest.raises(EOFError, match="cut off"), lock:
+        free = lock._proxy._tls.connection._free
+        free.pop().close()
+        raise EOFError("cut off")
+    with pytest.raises(AssertionError, match="not owned"), lock:
+        lock.release()
+        raise KeyError
+
+
 def elsewhere(function):
     """What a thread of its own gets, which has connections of its own."""
     with ThreadPoolExecutor(1) as executor:
