@@ -322,7 +322,7 @@ class IMapIterator(ApplyResult):
         self._place = 0  # of the next block
         self._early = {}  # place -> block
         self._batch = []  # blocks in reverse; unordered
-        self._one = threading.Lock()  # of those that ask
+        self._one = threading.RLock()  # of those that ask: one at a time, and handlers of signals that interrupt it
         self._look = None  # future of the thread that looks for those that await
         self._unbound = False  # no window any more
         self._thread = None
@@ -355,9 +355,12 @@ class IMapIterator(ApplyResult):
             for value in out:
                 return value
             self._out = None
-        if not self._arrived() and not self._wait(timeout):
-            raise TimeoutError
-        block = self._next_block()
+        block, done = None, False
+        while block is None and not done:  # a handler of a signal may have taken the one that had arrived
+            done = self._done
+            if not self._arrived() and not self._wait(timeout):
+                raise TimeoutError
+            block = self._next_block()
         if block is None:
             if self._source_error is not None:
                 exc, self._source_error = self._source_error, None
@@ -369,7 +372,7 @@ class IMapIterator(ApplyResult):
             raise _exception(error)
         if not count:
             return value
-        self._out = iter(value)
+        self._out = iter([*self._out, *value] if self._out else value)
         return next(self._out)
 
     def _wait(self, timeout):

@@ -675,6 +675,41 @@ def test_a_signal_handler_submits_a_call_while_another_one_is_submitted():
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("chunksize", [1, 3])
+@pytest.mark.parametrize("kind", ["imap", "imap_unordered"])
+def test_a_signal_handler_asks_the_lazy_map_that_the_program_waits_for(program, kind, chunksize):
+    ran = program("""
+        import os
+        import signal
+
+        import fiber as mp
+
+        def tell(x):
+            if x == 0:
+                os.kill(os.getppid(), signal.SIGUSR1)
+                event.wait(60)
+            return x
+
+        def keep(shared):
+            global event
+            event = shared
+
+        def take(*_):
+            event.set()
+            got.append(next(results))
+
+        if __name__ == "__main__":
+            event, got = mp.Event(), []
+            signal.signal(signal.SIGUSR1, take)
+            with mp.Pool(2, keep, (event,)) as pool:
+                results = pool.%s(tell, range(20), %d)
+                for x in results:
+                    got.append(x)
+            print(sorted(got))
+        """ % (kind, chunksize))
+    assert (ran.code, ran.out) == (0, "%s\n" % list(range(20))), ran
+
+
 def test_a_result_goes_when_its_callback_has_returned():
     """Although another call keeps the thread that has called the callback."""
     gone, release = threading.Event(), mp.Event()

@@ -502,11 +502,19 @@ def test_imap_over_more_than_the_window(pool):
     assert sum(pool.imap_unordered(square, (x for x in range(20000)))) == sum(x * x for x in range(20000))
 
 
+def is_held(lock):
+    """Tells whether another thread has an RLock."""
+    free = lock.acquire(blocking=False)
+    if free:
+        lock.release()
+    return not free
+
+
 def test_next_with_a_timeout_while_another_thread_waits(pool, tmp_path):
     it = pool.imap(wait_for_file, [str(tmp_path / "1")])
     thread = threading.Thread(target=next, args=(it,))
     thread.start()
-    while not it._one.locked():
+    while not is_held(it._one):
         time.sleep(0.01)
     for timeout in 0, 0.05:
         with pytest.raises(mp.TimeoutError):
@@ -816,7 +824,7 @@ def test_a_cancelled_caller_loses_no_result(pool, tmp_path, name, chunksize):
         it, got = getattr(pool, name)(wait_for_file, paths, chunksize), []
         for path in paths:
             caller = asyncio.ensure_future(anext(it))
-            while not caller.done() and not it._one.locked():  # until it waits, or has one
+            while not caller.done() and not is_held(it._one):  # until it waits, or has one
                 await asyncio.sleep(0.005)
             caller.cancel()
             got += [x for x in await asyncio.gather(caller, return_exceptions=True) if isinstance(x, str)]
