@@ -68,12 +68,14 @@ class _Future(concurrent.futures.Future):
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls in the workers of a pool. Other keywords are the pool's."""
+    """Runs calls in the workers of a pool, by the parameters of ProcessPoolExecutor. Other keywords are the pool's."""
 
-    def __init__(self, max_workers=None, *, initializer=None, initargs=(), **options):
+    def __init__(self, max_workers=None, mp_context=None, initializer=None, initargs=(), *, max_tasks_per_child=None,
+                 **options):
         if max_workers is not None and max_workers < 1:
             raise ValueError("max_workers must be greater than 0")
-        self._pool = Pool(max_workers, initializer, initargs, **options)
+        self._pool = Pool(max_workers, initializer, initargs,
+                          **{"maxtasksperchild": max_tasks_per_child, "context": mp_context, **options})
         self._max_workers = self._pool._size  # dask and others read it
         self._lock = threading.RLock()  # a signal handler may submit a call, too
         self._waiting = collections.deque()  # calls that are not handed out

@@ -14,8 +14,10 @@ class Executor(concurrent.futures.Executor):
     def __init__(
         self,
         max_workers: int | None = None,
-        *,
+        mp_context: Any = None,
         initializer: Callable[..., object] | None = None,
         initargs: Iterable[Any] = (),
+        *,
+        max_tasks_per_child: int | None = None,
         **options: Any,
     ) -> None: ...

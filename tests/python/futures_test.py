@@ -38,6 +38,23 @@ def test_an_executor_without_workers_has_the_exception_of_concurrent_futures():
         assert isinstance(caught.value, mp.ProcessError)
 
 
+def keep(value):
+    global kept
+    kept = value
+
+
+def pid_and_kept(_):
+    return os.getpid(), kept
+
+
+def test_an_executor_has_the_parameters_of_concurrent_futures():
+    with Executor(1, mp.get_context("spawn"), keep, (3,), max_tasks_per_child=2) as executor:
+        pids, values = zip(*executor.map(pid_and_kept, range(6)))
+    assert len(set(pids)) == 3 and set(values) == {3}
+    with pytest.raises(ValueError, match="positive"):
+        Executor(1, max_tasks_per_child=0)
+
+
 def test_the_exception_of_a_call_stays_as_it_is():
     with Executor(1) as executor:
         assert type(executor.submit(raise_process_error).exception(LONG)) is mp.ProcessError
