@@ -160,6 +160,7 @@ class FiberContext(BaseContext):
         return ["spawn"]
 
 
+SpawnProcess, SpawnContext = Process, FiberContext  # names of multiprocessing, from which programs derive classes
 _concrete = FiberContext()
 
 

@@ -46,6 +46,9 @@ class FiberContext(BaseContext):
     def set_start_method(self, method: str | None, force: bool = False) -> None: ...
     def get_all_start_methods(self) -> list[str]: ...
 
+SpawnProcess = Process
+SpawnContext = FiberContext
+
 class DefaultContext(FiberContext): ...
 
 default: DefaultContext

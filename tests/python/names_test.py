@@ -53,6 +53,14 @@ def test_a_name_is_there(name):
     assert getattr(fiber, name) is getattr(fiber, name)
 
 
+def test_programs_derive_from_the_classes_of_contexts():
+    class Context(fiber.context.SpawnContext):
+        class Process(fiber.context.SpawnProcess):
+            pass
+    assert isinstance(Context().Process(target=print), fiber.Process)
+    assert isinstance(fiber.get_context("spawn"), fiber.context.SpawnContext)
+
+
 def test_names_have_types():
     assert set(fiber.__all__) - names_in("__init__.pyi") == set()
     assert set(fiber._MODULES) - names_in("__init__.pyi") == set()
