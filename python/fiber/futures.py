@@ -114,8 +114,8 @@ class Executor(concurrent.futures.Executor):
         def fail(exc):
             if type(exc) in _BROKEN and exc.__cause__ is None:  # of the pool, and not of the call
                 exc = _BROKEN[type(exc)](*exc.args)
-            if isinstance(exc, BrokenProcessPool):
-                self._give_up(exc)
+                if type(exc) is BrokenProcessPool:
+                    self._give_up(exc)
             self._end(begun)
             future.set_exception(exc)
         self._running += 1

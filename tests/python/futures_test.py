@@ -12,6 +12,7 @@ import pytest
 from conftest import LONG
 
 import fiber as mp
+import fiber.futures
 from fiber.futures import Executor
 
 
@@ -19,8 +20,8 @@ def die(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def raise_process_error():
-    raise mp.ProcessError("of the call")
+def fail_by(kind):
+    raise kind("of the call")
 
 
 def test_a_call_that_kills_its_workers_has_the_exception_of_concurrent_futures():
@@ -55,9 +56,12 @@ def test_an_executor_has_the_parameters_of_concurrent_futures():
         Executor(1, max_tasks_per_child=0)
 
 
-def test_the_exception_of_a_call_stays_as_it_is():
+@pytest.mark.parametrize("kind", [mp.ProcessError, fiber.futures.BrokenProcessPool])
+def test_the_exception_of_a_call_stays_as_it_is_and_is_no_other_call_s(kind):
     with Executor(1) as executor:
-        assert type(executor.submit(raise_process_error).exception(LONG)) is mp.ProcessError
+        first, *others = [executor.submit(fail_by, kind), *(executor.submit(abs, -i) for i in range(50))]
+        assert type(first.exception(LONG)) is kind
+        assert [other.result(LONG) for other in others] == list(range(50))
 
 
 # ---- Handles and results as futures ----
