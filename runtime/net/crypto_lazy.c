@@ -16,50 +16,72 @@
 #include "runtime/net/aead.h"
 #include "runtime/net/tls.h"
 
-static void *module; /* NULL: the module could not be opened; `why` has the reason */
+/* All of them are looked up at once: dlsym() waits while another thread loads a library, which may
+ * take minutes (`import torch` from a shared file system), and the loop thread, which sends the
+ * heartbeats, must not wait for that. */
+#define FUNCTIONS(DO)    \
+    DO(fbr_tls_client)   \
+    DO(fbr_tls_server)   \
+    DO(fbr_tls_free)     \
+    DO(fbr_tls_step)     \
+    DO(fbr_tls_feed)     \
+    DO(fbr_tls_ready)    \
+    DO(fbr_tls_proven)   \
+    DO(fbr_tls_identity) \
+    DO(fbr_tls_read)     \
+    DO(fbr_tls_write)    \
+    DO(fbr_tls_pending)  \
+    DO(fbr_tls_export)   \
+    DO(fbr_aead_init)    \
+    DO(fbr_aead_fini)    \
+    DO(fbr_aead_encrypt) \
+    DO(fbr_aead_decrypt)
+
+#define MEMBER(name) __typeof__(name) *name;
+static struct {
+    FUNCTIONS(MEMBER)
+} module; /* NULLs: the module could not be opened; `why` has the reason */
 static struct fbr_error why;
 
 static void open_module(void)
 {
-    module = fbr_module_open("crypto", &why);
-    if (!module)
+    void *handle = fbr_module_open("crypto", &why);
+
+    if (!handle) {
         fbr_log_error("%s", why.text);
+        return;
+    }
+#define FIND(name) module.name = (__typeof__(name) *)dlsym(handle, #name);
+    FUNCTIONS(FIND)
 }
 
-static void *find(const char *name)
+static bool opened(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, open_module);
-    return module ? dlsym(module, name) : NULL;
+    return module.fbr_tls_client;
 }
-
-/* Looks up a function of the module once; harmless if two threads do it. */
-#define MODULE(name)                      \
-    static __typeof__(name) *volatile fn; \
-    if (!fn)                              \
-    fn = (__typeof__(name) *)find(#name)
 
 int fbr_tls_client(struct fbr_tls **out, const char *identity, const uint8_t psk[FBR_KEY_SIZE],
                    struct fbr_error *err)
 {
-    MODULE(fbr_tls_client);
-    return fn ? fn(out, identity, psk, err) : fbr_fail(err, -ENOENT, "%s", why.text);
+    return opened() ? module.fbr_tls_client(out, identity, psk, err)
+                    : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
 int fbr_tls_server(struct fbr_tls **out, fbr_tls_lookup_fn *lookup, void *user,
                    struct fbr_error *err)
 {
-    MODULE(fbr_tls_server);
-    return fn ? fn(out, lookup, user, err) : fbr_fail(err, -ENOENT, "%s", why.text);
+    return opened() ? module.fbr_tls_server(out, lookup, user, err)
+                    : fbr_fail(err, -ENOENT, "%s", why.text);
 }
 
 int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg alg,
                   const uint8_t key[FBR_KEY_SIZE], const void *aad, size_t aad_len)
 {
-    MODULE(fbr_aead_init);
     memset(s, 0, sizeof(*s));
-    return fn ? fn(s, way, alg, key, aad, aad_len) : -ENOENT;
+    return opened() ? module.fbr_aead_init(s, way, alg, key, aad, aad_len) : -ENOENT;
 }
 
 /* Callers pass to the functions below only objects that the functions above have made, or zeros.
@@ -67,26 +89,21 @@ int fbr_aead_init(struct fbr_aead *s, enum fbr_aead_way way, enum fbr_aead_alg a
 
 void fbr_tls_free(struct fbr_tls *t)
 {
-    if (t) {
-        MODULE(fbr_tls_free);
-        fn(t);
-    }
+    if (t)
+        module.fbr_tls_free(t);
 }
 
 void fbr_aead_fini(struct fbr_aead *s)
 {
-    if (s->ctx) {
-        MODULE(fbr_aead_fini);
-        fn(s);
-    }
+    if (s->ctx)
+        module.fbr_aead_fini(s);
 }
 
 /* Defines a function that returns what the module's function returns. */
 #define FORWARD(type, name, parameters, arguments) \
     type name parameters                           \
     {                                              \
-        MODULE(name);                              \
-        return fn arguments;                       \
+        return module.name arguments;              \
     }
 
 FORWARD(int, fbr_tls_step, (struct fbr_tls * t, struct fbr_error *err), (t, err))
