@@ -475,6 +475,10 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
 {
     struct fbr_slurm_end end = {.code = FBR_EXIT_UNKNOWN,
                                 .text = "Slurm no longer knows it, and its exit code is unknown"};
+    /* Slurm keeps no record of an array's job that is cancelled while others of the array wait. */
+    struct fbr_slurm_end waited = {.code = FBR_EXIT_UNKNOWN,
+                                   .text = "was probably cancelled while it waited: Slurm no "
+                                           "longer knows it"};
     struct fbr_slurm_batch *b = user;
     struct batch_job *j;
 
@@ -483,7 +487,7 @@ static void on_accounts(void *user, const struct fbr_tool_result *r)
         read_lines(b, r->out, fbr_slurm_sacct_line);
     DL_FOREACH(b->jobs, j)
         if (forgotten(j))
-            step(j, ON_FORGOTTEN, &end);
+            step(j, ON_FORGOTTEN, j->state == PENDING ? &waited : &end);
     read_output(b);
 }
 

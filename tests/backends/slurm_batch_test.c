@@ -528,6 +528,20 @@ static void a_line_of_an_array_is_about_its_jobs_without_a_line(void **state)
     assert_false(bed.jobs[0].ended);
 }
 
+/* As Slurm lists an array, one of whose jobs that wait is cancelled. */
+static void a_job_that_waited_and_has_no_line_was_probably_cancelled(void **state)
+{
+    put("answer", "echo $id\n");
+    put("state", "PENDING");
+    put("bin/sacct", "#!/bin/sh\nexit 1\n");
+    bed.leap_ms = 4000;
+    start(1);
+    wait_for(&bed.jobs[0].waits);
+    put("queue", "");
+    wait_for(&bed.jobs[0].ended);
+    assert_non_null(strstr(bed.jobs[0].text, "probably cancelled while it waited"));
+}
+
 /* Its end is known when no thread can be had that reads its output. */
 static void output_is_read_when_threads_are_there_again(void **state)
 {
@@ -635,6 +649,7 @@ int main(void)
         batch_test(a_job_that_waited_is_told_to_run),
         batch_test(a_suspended_job_is_told_and_its_resumption),
         batch_test(a_line_of_an_array_is_about_its_jobs_without_a_line),
+        batch_test(a_job_that_waited_and_has_no_line_was_probably_cancelled),
         batch_test(output_is_read_when_threads_are_there_again),
         batch_test(states_are_asked_for_when_memory_is_there_again),
         batch_test(signals_in_a_row_put_no_look_off),
