@@ -923,7 +923,8 @@ struct fiber_ring_options {
     const int *slots;
     enum fiber_ring_policy on_failure;
     /* of the ring, or of each rank with REPLACE; 0: 3. Losses that the cluster causes (eviction,
-     * preemption, a lost node) are counted separately, up to 100 */
+     * preemption, a lost node) are counted separately, up to 100. If an agent could not be started
+     * again, a restart of all ranks waits: 1 s, then 2 s, up to 16 s */
     int max_restarts;
     int timeout_ms;                   /* for the whole run; 0: none */
     int grace_ms;                     /* from SIGTERM to SIGKILL; 0: as configured (grace) */

@@ -531,6 +531,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
             send_about(j, FBR_RING_LOST, m, (uint32_t)-SIGKILL);
         return;
     }
+    r->failed_starts += !a->host[0];
     record(r, NULL, 0, r->next_job ? -SIGKILL : 125, hint ? hint : "", text);
     fbr_ring_on(r, r->next_job ? plan_restart(r, text, taken) : R_ON_FAILED);
 }

@@ -20,6 +20,7 @@
  * ranks after FBR_RING_WINDOW bytes, and may have read one block of each rank by then. */
 #define UNPAID_MAX (4ull * FBR_RING_WINDOW)
 #define UNPAID_RANK (4ull * FBR_LOOP_SCRATCH)
+#define START_WAIT_MS 1000 /* after agents that could not be started; doubled each time */
 
 /* ---- Frames to agents ---- */
 
@@ -190,6 +191,7 @@ static void start_first_job(struct fiber_ring *r)
     struct ring_job *j;
 
     fbr_timer_stop(&r->gang);
+    r->failed_starts = 0;
     if ((r->options.flags & (FIBER_RING_STDIN | FIBER_RING_PTY)) && !r->input &&
         fbr_ring_stdin_open(r, &err) < 0) {
         fbr_ring_print(r, "%s; no rank gets input", err.text);
@@ -238,6 +240,7 @@ static void finish(struct fiber_ring *r)
     fbr_timer_fini(&r->limit);
     fbr_timer_fini(&r->gang);
     fbr_timer_fini(&r->ask);
+    fbr_timer_fini(&r->later);
     fbr_timer_fini(&r->traceback.silence);
     fbr_ring_notes_flush(r);
     fbr_timer_fini(&r->moment);
@@ -273,16 +276,30 @@ static void wait_for_agents(struct fiber_ring *r)
     fbr_ring_on(r, i < r->nagents ? R_ON_HELLO : R_ON_READY);
 }
 
-static void try_again(struct fiber_ring *r)
+static void start_again(void *arg)
 {
-    fbr_timer_stop(&r->grace);
-    r->epoch++;
-    r->failure = (struct ring_failure){0};
+    struct fiber_ring *r = arg;
+
     for (uint32_t i = 0; i < r->nagents && r->state == R_WAITING; i++)
         if (r->agents[i].state == AGENT_GONE && fbr_ring_start_agent(&r->agents[i]) < 0)
             fbr_ring_fail(r, NULL, 0, 125, "", "%s", fiber_last_error());
     wait_for_agents(r);
     fbr_ring_check(r); /* if the try has failed: no rank is left whose end would check it */
+}
+
+/* Waits first if agents could not be started, as while an engine or a host is started again: else
+ * all tries would be over in a moment. */
+static void try_again(struct fiber_ring *r)
+{
+    unsigned n = r->failed_starts;
+
+    fbr_timer_stop(&r->grace);
+    r->epoch++;
+    r->failure = (struct ring_failure){0};
+    if (n > 0)
+        fbr_timer_start(&r->later, (uint64_t)START_WAIT_MS << (n < 5 ? n - 1 : 4), 0);
+    else
+        start_again(r);
 }
 
 void fbr_ring_on(struct fiber_ring *r, enum ring_event event)
@@ -757,6 +774,7 @@ static void on_limit(void *arg)
         return;
     fbr_ring_fail(r, NULL, 0, 124, "Try a longer --timeout.", "the time limit of %g s is over",
                   r->options.timeout_ms / 1e3);
+    fbr_ring_check(r); /* between two tries there is no rank and perhaps no agent */
 }
 
 static void on_grace(void *arg)
@@ -771,7 +789,8 @@ int fbr_ring_begin(struct fiber_ring *r, struct fbr_error *err)
 
     if ((rc = fbr_ring_requests_open(r)) < 0 ||
         (rc = fbr_timer_init(&r->grace, r->rt->loop, on_grace, r)) < 0 ||
-        (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0)
+        (rc = fbr_timer_init(&r->limit, r->rt->loop, on_limit, r)) < 0 ||
+        (rc = fbr_timer_init(&r->later, r->rt->loop, start_again, r)) < 0)
         return fbr_fail(err, rc, "%s", fbr_strerror(rc));
     for (uint32_t i = 0; i < r->nagents; i++)
         if ((rc = fbr_ring_start_agent(&r->agents[i])) < 0)

@@ -154,7 +154,8 @@ struct fiber_ring {
     uint32_t hosts;                  /* number of different host names of the agents */
     struct ring_note *notes, *heard; /* remarks; remarks by host, and hosts (notes.c) */
     struct ring_stream *streams;
-    struct fbr_timer grace, limit, tick, gang, ask, moment;
+    struct fbr_timer grace, limit, tick, gang, ask, moment, later;
+    unsigned failed_starts; /* tries in a row in which an agent did not start */
     struct ring_failure failure;
     struct ring_traceback traceback;
     bool listed; /* in rt->rings */

@@ -17,12 +17,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/pin/cgroup.h"
 #include "tests/support/children.h"
+#include "tests/support/files.h"
 #include "tests/support/run.h"
 #include "tests/support/sync.h"
 
@@ -593,6 +595,79 @@ static void test_what_the_cluster_takes_away_counts_apart(void **state)
     ran_free(&ran);
 }
 
+/* Has agents started by a script, whose starts from the second on fail as long as `fails` holds. */
+static struct ran restart_by(const char *dir, const char *fails, const char *limit_ms)
+{
+    char text[512];
+    struct ran ran;
+
+    snprintf(text, sizeof(text),
+             "#!/bin/sh\ndate +%%s%%N >>\"$0.times\"\nn=$(wc -l <\"$0.times\")\n"
+             "[ $n %s ] && exit 1\nshift\nexec \"$@\"\n",
+             fails);
+    file_make(path_in(dir, "start"), text, strlen(text), 0700);
+    snprintf(text, sizeof(text), "%s/start {host}", dir);
+    setenv("FIBER_BACKEND", "command", 1);
+    setenv("FIBER_COMMAND_START", text, 1);
+    setenv("FIBER_COMMAND_HOSTS", "127.0.0.1", 1);
+    ran = ring("[ $FIBER_EPOCH = 0 ] || exit 0; kill -9 $PPID; exec sleep 1000", "-n", "1", "-f",
+               "1", "-r", "9", "-T", limit_ms, NULL);
+    unsetenv("FIBER_BACKEND");
+    unsetenv("FIBER_COMMAND_START");
+    unsetenv("FIBER_COMMAND_HOSTS");
+    return ran;
+}
+
+/* When agents were started, in nanoseconds; returns how many were. */
+static int start_times(const char *dir, long long times[10])
+{
+    FILE *f = fopen(path_in(dir, "start.times"), "re");
+    int n = 0;
+
+    assert_non_null(f);
+    while (n < 10 && fscanf(f, "%lld", &times[n]) == 1)
+        n++;
+    fclose(f);
+    return n;
+}
+
+/* As while a host starts again: the first agent is killed, and the next one cannot be started. */
+static void test_a_ring_waits_before_it_tries_a_failed_start_again(void **state)
+{
+    long long times[10];
+    char dir[64];
+    struct ran ran;
+
+    temp_dir_make(dir);
+    ran = restart_by(dir, "= 2", "0");
+    assert_int_equal(ran.code, 0);
+    assert_true(has(ran.err, "starting all ranks again (2 of 9)", NULL));
+    assert_int_equal(start_times(dir, times), 3);
+    assert_true(times[2] - times[1] >= 1000000000);
+    temp_dir_remove(dir);
+    ran_free(&ran);
+}
+
+/* It waits for 4 s by then. */
+static void test_the_time_limit_ends_a_ring_that_waits_to_start_again(void **state)
+{
+    long long times[10];
+    struct timespec now;
+    char dir[64];
+    struct ran ran;
+    int n;
+
+    temp_dir_make(dir);
+    ran = restart_by(dir, "-ge 2", "4500");
+    clock_gettime(CLOCK_REALTIME, &now);
+    assert_int_equal(ran.code, 124);
+    n = start_times(dir, times);
+    assert_true(n >= 2);
+    assert_true(now.tv_sec * 1000000000 + now.tv_nsec - times[n - 1] < 1000000000LL << (n - 2));
+    temp_dir_remove(dir);
+    ran_free(&ran);
+}
+
 /* One of two nodes has its place, the other one gets none: two such rings would wait for each other for ever. */
 static void test_half_a_ring_gives_its_places_back(void **state)
 {
@@ -813,6 +888,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_restart_begins_a_new_epoch_and_tells_what_was),
         cmocka_unit_test(test_a_restart_keeps_the_name_of_the_run_and_not_that_of_the_job),
         cmocka_unit_test(test_restarts_come_to_an_end),
+        cmocka_unit_test(test_a_ring_waits_before_it_tries_a_failed_start_again),
+        cmocka_unit_test(test_the_time_limit_ends_a_ring_that_waits_to_start_again),
         cmocka_unit_test(test_what_the_cluster_takes_away_counts_apart),
         cmocka_unit_test(test_half_a_ring_gives_its_places_back),
         cmocka_unit_test(test_shrink_goes_on_without),
