@@ -115,14 +115,12 @@ void fbr_ring_stdin_rank_ended(struct ring_job *j, uint32_t rank)
         fbr_ring_stdin_room(j->ring, UINT64_MAX);
 }
 
-/* True if another process group has the foreground of our terminal. SIGTTIN is blocked here, so
- * a read fails with EIO then. The terminal may be ours again later (fg). A terminal that hung up
- * has no foreground group. */
-static bool in_background(int error)
+/* True if a read failed because another process group had the foreground of our terminal: SIGTTIN
+ * is blocked here. It may be ours by now, or later (fg). A terminal that hung up has no foreground
+ * group. */
+static bool was_in_background(int error)
 {
-    pid_t front = error == EIO ? tcgetpgrp(0) : -1;
-
-    return front >= 0 && front != getpgrp();
+    return error == EIO && tcgetpgrp(0) >= 0;
 }
 
 /* Waits until the terminal may be ours, or memory may be there. False: stop reading. */
@@ -163,7 +161,7 @@ static void *input_main(void *arg)
             break;
         do
             n = read(0, p->data, PIECE);
-        while (n < 0 && (errno == EINTR || (in_background(errno) && wait_a_moment(i))));
+        while (n < 0 && (errno == EINTR || (was_in_background(errno) && wait_a_moment(i))));
         p->post = (struct fbr_post){.fn = send_piece, .arg = p, .own = true};
         p->input = i;
         p->len = n > 0 ? (size_t)n : 0; /* an error counts as the end of input */

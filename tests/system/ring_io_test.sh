@@ -343,6 +343,37 @@ test_terminal_is_read_in_the_foreground() {
     leaves_nothing
 }
 
+# Just when a read has failed in the background, and before the reader asks who has the terminal.
+test_terminal_comes_to_the_foreground_after_a_failed_read() {
+    "${CC:-cc}" -shared -fPIC -o "$work/late.so" -x c - <<'C' || return
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+ssize_t read(int fd, void *data, size_t len)
+{
+    static int failed;
+    char thread[16];
+
+    prctl(PR_GET_NAME, thread);
+    if (fd != 0 || failed || strcmp(thread, "fbr-input") != 0)
+        return syscall(SYS_read, fd, data, len);
+    failed = 1;
+    while (tcgetpgrp(0) != getpgrp())
+        sched_yield();
+    errno = EIO;
+    return -1;
+}
+C
+    LD_PRELOAD=$work/late.so ASAN_OPTIONS=${ASAN_OPTIONS-}:verify_asan_link_order=0 timeout "$patience" \
+        python3 "$here/ring_terminal.py" "$fiber" >"$work/out" 2>"$work/err" || fail 'see above' || return
+    leaves_nothing
+}
+
 test_lines_of_32_ranks_are_whole() {
     fiber_run 0 --oversubscribe -n 32 python3 -c 'import os
 for i in range(200): os.write(1, b"<%s>" % (b"z" * (i * 37 % 5000))); os.write(1, b"\n")' || return
@@ -446,4 +477,5 @@ run_tests test_slow_reader_holds_up_the_ranks test_slow_reader_holds_up_ranks_th
     test_lost_file_fails_the_run test_files_of_many_restarts_are_whole test_files_by_run_and_by_pattern \
     test_unfinished_lines_on_a_terminal test_pseudo_terminal test_unfinished_line_in_a_pipe test_bytes_are_not_changed \
     test_killed_python_has_printed_its_lines test_bar_is_one_line_of_a_file_and_of_a_report \
-    test_lines_without_an_end_take_no_memory test_terminal_is_read_in_the_foreground test_lines_of_32_ranks_are_whole
+    test_lines_without_an_end_take_no_memory test_terminal_is_read_in_the_foreground \
+    test_terminal_comes_to_the_foreground_after_a_failed_read test_lines_of_32_ranks_are_whole
