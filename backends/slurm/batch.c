@@ -143,7 +143,8 @@ static void abandon(struct batch_job *j, const struct fbr_slurm_end *how)
 {
     end(j, how);
     j->end.code = CANNOT_START;
-    snprintf(j->end.text, sizeof(j->end.text), "cannot start: %.300s", how->text);
+    snprintf(j->end.text, sizeof(j->end.text), "cannot start%.300s",
+             strchr(how->text, ':')); /* after "Slurm job 39", which the report names */
     j->want = SIGKILL;
 }
 

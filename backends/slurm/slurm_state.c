@@ -199,9 +199,9 @@ static void describe_why(const struct fbr_slurm_job *job, const char *why, uint6
                          struct fbr_slurm_end *end)
 {
     if (job->node[0] && !is(job->node, "None assigned"))
-        snprintf(end->text, sizeof(end->text), "(Slurm job %s on %s) %s", job->id, job->node, why);
+        snprintf(end->text, sizeof(end->text), "on %s %s", job->node, why);
     else
-        snprintf(end->text, sizeof(end->text), "(Slurm job %s) %s", job->id, why);
+        snprintf(end->text, sizeof(end->text), "%s", why);
     if (is(job->state, "OUT_OF_MEMORY"))
         add_limit(memory, end);
 }

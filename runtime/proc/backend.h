@@ -96,7 +96,8 @@ enum fbr_job_event_type {
     FBR_JOB_STARTED, /* text: the engine's id of the job; pid: on its host, 0 if unknown */
     /* data, len: bytes that the job printed; stream 1 or 2. len 0: that stream has ended */
     FBR_JOB_OUTPUT,
-    /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; text: the engine's reason or ""; peak */
+    /* code: exit code, -N for signal N, FBR_EXIT_UNKNOWN; peak; text: the engine's reason ("was
+     * killed", or a sentence such as "its pod failed"), which follows the job's id, or "" */
     FBR_JOB_EXITED,
     /* code: 1: the engine has stopped the job, which cannot answer; 0: it goes on */
     FBR_JOB_SUSPENDED,

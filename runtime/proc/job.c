@@ -3,6 +3,7 @@
  * process_fsm.h has the table of its states.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -85,16 +86,28 @@ static void note_stall(struct fiber_process *p, struct fbr_conn *conn)
 
 /* ---- The end ---- */
 
+/* Whether a reason has a subject of its own ("its pod failed"). The process is the subject of any
+ * other ("was killed"). */
+static bool is_sentence(const char *why)
+{
+    static const char *const subjects[] = {"its ", "the ", "image "};
+
+    for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
+        if (strncmp(why, subjects[i], strlen(subjects[i])) == 0)
+            return true;
+    return isupper((unsigned char)why[0]);
+}
+
 static void put_reason(struct fbr_buf *b, const struct fiber_process *p)
 {
     if (p->why[0])
-        fbr_putf(b, "%s", p->why);
+        fbr_putf(b, "%s%s", is_sentence(p->why) ? ": " : " ", p->why);
     else if (p->code == FBR_EXIT_UNKNOWN)
-        fbr_putf(b, "ended, and its exit code is unknown");
+        fbr_putf(b, " ended, and its exit code is unknown");
     else if (p->code < 0)
-        fbr_putf(b, "was killed by signal %d (%s)", -p->code, strsignal(-p->code));
+        fbr_putf(b, " was killed by signal %d (%s)", -p->code, strsignal(-p->code));
     else
-        fbr_putf(b, "exited with code %d", p->code);
+        fbr_putf(b, " exited with code %d", p->code);
 }
 
 /* Appends " (pid 4711)", or the engine's name for the job: " (docker job 4e4a2eaafa1a)", " (pid 12
@@ -121,7 +134,6 @@ static char *make_report(struct fiber_process *p)
 
     fbr_putf(&b, "%s", p->name);
     put_place(&b, p);
-    fbr_putf(&b, " ");
     put_reason(&b, p);
     if (p->code != 0 && p->shortage[0] && !strstr(p->why, "ulimit"))
         fbr_putf(&b, "; %s", p->shortage);

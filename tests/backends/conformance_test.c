@@ -665,7 +665,7 @@ static void an_engine_that_refuses(void **state)
     fiber_process_close(p);
     p = start_with_fault(*state, child_wait, "FIBER_MOCK=fails_later", 0);
     assert_int_equal(ended(p), CANNOT_START);
-    assert_true(has(fiber_process_report(p), "the mock engine failed it", NULL));
+    assert_true(has(fiber_process_report(p), ": the mock engine failed it", NULL));
     fiber_process_close(p);
 }
 

@@ -87,7 +87,7 @@ static void ends_are_codes_and_sentences(void **state)
         {"1|TIMEOUT|15|n1|TimeLimit|", 0, -SIGTERM, 0, "slurm_time"},
         {"1|TIMEOUT|0|n1|TimeLimit|", 0, -SIGTERM, 0, "time limit"},
         {"1|PREEMPTED|15|n1|None|", 0, -SIGTERM, 1, "preempted"},
-        {"1|NODE_FAIL|15|n1|NodeDown|", 0, FBR_EXIT_UNKNOWN, 1, "on n1) lost its node"},
+        {"1|NODE_FAIL|15|n1|NodeDown|", 0, FBR_EXIT_UNKNOWN, 1, "on n1 lost its node"},
         {"1|NODE_FAIL|0|n1|NodeDown|", 0, FBR_EXIT_UNKNOWN, 1, "lost its node"},
         {"1|NODE_FAIL|36608|n1|NodeDown|", 0, FBR_EXIT_UNKNOWN, 1, "lost its node"},
         {"1|BOOT_FAIL|256||None|", 0, 125, 1, "did not boot"},

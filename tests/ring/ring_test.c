@@ -781,7 +781,8 @@ static void test_an_agent_that_does_not_start_again_has_no_host(void **state)
     unsetenv("FIBER_MOCK");
     assert_int_equal(ran.code, 0);
     assert_int_equal(count(ran.err, "the agent on "), 1);
-    assert_true(has(ran.err, "an agent could not be started: agent-2 ", "again (2 of 3)", NULL));
+    assert_true(
+        has(ran.err, "an agent could not be started: agent-2: the mock", "again (2 of 3)", NULL));
     ran_free(&ran);
 }
 
