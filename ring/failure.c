@@ -231,7 +231,7 @@ static void decode(const struct ring_job *j, uint32_t rank, const char *kernel, 
 
 /* ---- By policy ---- */
 
-static uint32_t count_running(const struct fiber_ring *r)
+uint32_t fbr_ring_living(const struct fiber_ring *r)
 {
     const struct ring_job *j;
     uint32_t n = 0;
@@ -337,7 +337,7 @@ static bool go_on(struct ring_job *j, uint32_t rank, int code, const char *text)
 
         if (living > 0)
             fbr_ring_print(r, "%s; the others go on (%u of %u)", text, living, j->job.info.size);
-        else if (count_running(r) > 0)
+        else if (fbr_ring_living(r) > 0)
             fbr_ring_print(r, "%s; ranks of other jobs go on", text);
         else if (any_ended_well(r))
             fbr_ring_print(r, "%s; the others had already ended with code 0", text);
@@ -387,7 +387,7 @@ void fbr_ring_rank_failed(struct ring_job *j, uint32_t rank, const char *kernel)
     if (r->options.on_failure == FIBER_RING_REPLACE && no_rejoin(j, rank)) {
         hint = code ? no_rejoin(j, rank) : hint;
     } else if (r->options.on_failure >= FIBER_RING_SHRINK && !alone) {
-        if (go_on(j, rank, code, text) || count_running(r) > 0 || any_ended_well(r))
+        if (go_on(j, rank, code, text) || fbr_ring_living(r) > 0 || any_ended_well(r))
             return;
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "; it was the last one");
     }
@@ -525,7 +525,7 @@ void fbr_ring_agent_lost(struct ring_agent *a, const char *report, bool taken)
     if (!hint && r->state == R_RUNNING && replace_agent(a, text, taken))
         return;
     if (!hint && r->options.on_failure >= FIBER_RING_SHRINK && r->next_job &&
-        count_running(r) > 0) {
+        fbr_ring_living(r) > 0) {
         fbr_ring_print(r, "%s; the others go on", text);
         while (next_rank(a, &j, &m))
             send_about(j, FBR_RING_LOST, m, (uint32_t)-SIGKILL);

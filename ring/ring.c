@@ -626,6 +626,7 @@ static int call_facts(void *arg)
     struct fiber_ring *r = c->r;
     struct fbr_run_facts *f = c->facts;
     struct ring_job *j = fbr_ring_newest(r);
+    uint32_t living = fbr_ring_living(r);
 
     memset(f, 0, sizeof(*f));
     f->size = (int)r->size;
@@ -639,9 +640,11 @@ static int call_facts(void *arg)
     }
     if (r->state == R_WAITING)
         format_waiting(r, f);
+    else if ((r->state == R_RESTARTING || r->state == R_STOPPING) && living)
+        snprintf(f->waiting, sizeof(f->waiting), "%u rank%s not ended yet", living,
+                 living == 1 ? " has" : "s have");
     else if (r->state == R_RESTARTING || r->state == R_STOPPING)
-        snprintf(f->waiting, sizeof(f->waiting), "%d rank%s not ended yet", f->running,
-                 f->running == 1 ? " has" : "s have");
+        snprintf(f->waiting, sizeof(f->waiting), "its agents have not ended yet");
     return 0;
 }
 

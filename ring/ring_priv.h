@@ -258,6 +258,8 @@ void fbr_ring_kill_unready(struct fiber_ring *r);
 /* True while an agent that we killed still lives: its end must not count as a failure of the
  * next try. */
 bool fbr_ring_any_killed(const struct fiber_ring *r);
+/* The number of ranks, of all jobs, that have not ended: also those that still start. */
+uint32_t fbr_ring_living(const struct fiber_ring *r);
 const char *fbr_ring_backend(const struct fiber_ring *r); /* name of its backend */
 /* `kept`: the report is read later, so it has the last lines even if they are the last text on the
  * screen now. The caller frees it. NULL: out of memory. */

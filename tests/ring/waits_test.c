@@ -1,4 +1,4 @@
-/* waits_test.c - a ring that waits: for the places of its other nodes (gang.c), in MPI_Init for
+/* waits_test.c - a ring that waits: for the places of its other nodes (gang.c), for its end, in MPI_Init for
  * ranks that never call it (missing.c), and in MPI after an exception of Python (traceback.c). No
  * process runs.
  *
@@ -129,6 +129,33 @@ static int check_next_try(struct world *w)
 static void the_next_try_has_the_whole_time_again(void **state)
 {
     with_ring("1h", check_next_try);
+}
+
+/* ---- The end ---- */
+
+static bool waits_as(struct world *w, const char *text)
+{
+    struct fbr_run_facts f;
+
+    fbr_ring_facts(&w->ring, &f);
+    return strcmp(f.waiting, text) == 0;
+}
+
+static int check_facts_of_the_end(struct world *w)
+{
+    w->ring.state = R_STOPPING; /* its agents have the job, and have started no rank of it */
+    CHECK(waits_as(w, "3 ranks have not ended yet"));
+    w->ranks[0].state = RANK_RUNNING;
+    w->job.ended = 2;
+    CHECK(waits_as(w, "1 rank has not ended yet"));
+    w->job.ended = RANKS;
+    CHECK(waits_as(w, "its agents have not ended yet"));
+    return 0;
+}
+
+static void a_ring_that_ends_waits_for_ranks_that_start_too(void **state)
+{
+    with_ring("1h", check_facts_of_the_end);
 }
 
 /* ---- MPI_Init ---- */
@@ -420,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_ring_with_some_of_its_places_waits_for_a_time),
         cmocka_unit_test(without_a_gang_timeout_it_waits_for_ever),
         cmocka_unit_test(the_next_try_has_the_whole_time_again),
+        cmocka_unit_test(a_ring_that_ends_waits_for_ranks_that_start_too),
         cmocka_unit_test(a_rank_that_met_its_server_or_failed_is_not_missed),
         cmocka_unit_test(where_no_rank_uses_mpi_nobody_is_asked),
         cmocka_unit_test(agents_are_asked_whichever_comes_first),
