@@ -192,11 +192,13 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     {"pernode", 0, CLI_REFUSED, .help = "use --per-node 1, with --nodes"},
     {"hint", 0, CLI_REFUSED, "X",
      .help = "use --bind-to core for nomultithread, --bind-to hwthread for multithread"},
-    {"bynode", 0, CLI_REFUSED, .also = "nolocal distribution",
+    {"nolocal", 0, CLI_REFUSED, .help = "name the other hosts with -H or --hostfile"},
+    {"bynode", 0, CLI_REFUSED, .also = "distribution",
      .help = "ranks are numbered host by host. For fewer on each host, use --per-node or "
              "--map-by node"},
     {"bind-to-socket", 0, CLI_REFUSED,
-     .also = "npersocket ntasks-per-socket ppr membind bysocket numa-binding numa_binding",
+     .also = "npersocket ntasks-per-socket ppr membind bysocket mem-bind numa-binding "
+             "numa_binding",
      .help = "use --bind-to package or numa, which also binds memory, --map-by "
              "package, or --map-by ppr:M:node"},
     {"app", 0, CLI_REFUSED, "FILE", .also = "configfile multi-prog",
@@ -208,11 +210,11 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     {"genvlist", 0, CLI_REFUSED, "A,B", .also = "envlist", .help = "use -x for each: -x A -x B"},
     {"genvnone", 0, CLI_REFUSED, .also = "envnone",
      .help = "ranks of this host get the whole environment; to start with an empty "
-             "one: env -i fiber run ..."},
-    {"preload-binary", 0, CLI_REFUSED,
-     .also = "s preload-files path bcast send-libs "
-             "set-cwd-to-session-dir",
-     .help = "put it into a folder that the hosts share, or into the image"},
+             "one: env -i PATH=\"$PATH\" fiber run ..."},
+    {"preload-binary", 0, CLI_REFUSED, .also = "s preload-files bcast send-libs",
+     .help = "put the program and its files into a folder that the hosts share, or into the image"},
+    {"path", 0, CLI_REFUSED, "DIR", .help = "use -x PATH=DIR:$PATH, or name the program with DIR"},
+    {"set-cwd-to-session-dir", 0, CLI_REFUSED, .help = "use --workdir DIR"},
     {"display", 0, CLI_REFUSED, "X",
      .help = "use --display-map for the plan, --report-bindings for the result"},
     {"tee", 0, CLI_REFUSED, "X",
@@ -243,10 +245,17 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
     {"report-pid", 0, CLI_REFUSED, "X", .also = "report-uri",
      .help = "the process is `fiber run` itself: $! in the shell, and `fiber ps` shows "
              "it"},
-    {"gpus", 0, CLI_REFUSED, "N",
-     .also = "gres G gpus-per-node gpu-bind gpus-per-socket cpus-per-gpu mem-per-gpu mem-per-cpu "
-             "virtual-local-rank virtual_local_rank",
-     .help = "use --gpus-per-rank and --mem"},
+    {"gpus", 0, CLI_REFUSED, "N", .also = "gres G gpus-per-node gpus-per-socket",
+     .help = "use --gpus-per-rank"},
+    {"gpu-bind", 0, CLI_REFUSED, "X", .also = "virtual-local-rank virtual_local_rank",
+     .help =
+         "with --gpus-per-rank each rank sees only its own GPUs, the nearest to its processors: "
+         "omit it"},
+    {"cpus-per-gpu", 0, CLI_REFUSED, "N", .also = "mem-per-gpu mem-per-cpu",
+     .help = "use --cpus-per-rank, and --mem, which is for all ranks of a job"},
+    {"wait", 0, CLI_REFUSED, "SECONDS", .also = "W",
+     .help = "when a rank has ended, the others run on, as with --wait 0; they are ended when one "
+             "fails: omit it. To limit the whole run use --timeout"},
 };
 
 /* ---- Placement ---- */

@@ -50,7 +50,7 @@ enum {
     RUN_HWTHREADS,
     RUN_TIME,
     RUN_REFUSED, /* the first of the options that are answered with an explanation */
-    RUN_OPTIONS = RUN_REFUSED + 25
+    RUN_OPTIONS = RUN_REFUSED + 31
 };
 
 extern const struct cli_option run_option_table[RUN_OPTIONS];
