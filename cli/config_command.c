@@ -98,7 +98,8 @@ static int set(const char *key, const char *value)
     printf("%s = %s, in %s\n", key, value, path);
     if (fbr_config_load_again(&c, &err) < 0)
         return cli_failed(2, "%s", err.text);
-    if (strcmp(fbr_config_str(c, key), value) != 0)
+    if (strcmp(fbr_config_str(c, key), value) != 0 &&
+        strncmp(fbr_config_origin(c, key), path, strlen(path)) != 0)
         fprintf(stderr, "fiber: the value here is still %s, from %s, which overrides the file\n",
                 fbr_config_str(c, key), fbr_config_origin(c, key));
     fbr_config_free(c);

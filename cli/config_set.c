@@ -121,14 +121,11 @@ static int replace(const char *path, const char *text, struct fbr_error *err)
 int config_set(const char *key, const char *value, char *path, size_t size, struct fbr_error *err)
 {
     char *old = NULL, *text = NULL;
-    char own[PATH_MAX];
     size_t len = 0;
     int rc = fbr_config_user_file(path, size);
 
     if (rc < 0)
         return fbr_fail(err, rc, "cannot write settings: neither HOME nor XDG_CONFIG_HOME is set");
-    if (realpath(path, own)) /* a link stays a link */
-        snprintf(path, size, "%s", own);
     if (access(path, F_OK) == 0 && (rc = text_file_read(path, &old, &len, err)) < 0)
         return rc;
     text = config_set_text(old, len, key, value);

@@ -287,6 +287,27 @@ int fbr_atomic_fail(struct fbr_atomic *f, int rc, struct fbr_error *err)
     return rc;
 }
 
+/* Puts the target of a link, which is made if it does not exist, in place of the link. Only the
+ * kernel follows it: it refuses links of other users in /tmp (protected_symlinks). */
+static int follow_link(char *path, size_t size)
+{
+    char self[32];
+    struct stat st;
+    ssize_t n;
+    int fd;
+
+    if (lstat(path, &st) < 0 || !S_ISLNK(st.st_mode))
+        return 0;
+    fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    n = readlink(self, path, size - 1);
+    path[n > 0 ? n : 0] = '\0';
+    close(fd);
+    return n > 0 ? 0 : -ENOENT;
+}
+
 int fbr_atomic_begin(struct fbr_atomic *f, const char *path, const char *name,
                      struct fbr_error *err)
 {
@@ -307,7 +328,9 @@ int fbr_atomic_begin(struct fbr_atomic *f, const char *path, const char *name,
         return fbr_fail(err, -ENAMETOOLONG, "%.300s...: the name is too long", path);
     if (stat(f->path, &st) == 0 && !S_ISREG(st.st_mode))
         return fbr_fail(err, -EEXIST, "%.300s exists, and is not a regular file", f->path);
-    f->fd = open_nameless(f->path);
+    f->fd = follow_link(f->path, sizeof(f->path));
+    if (f->fd == 0)
+        f->fd = open_nameless(f->path);
     if (f->fd == -EOPNOTSUPP) {
         f->fd = make(f->path, f->beside, sizeof(f->beside), false);
         f->named = f->fd >= 0;

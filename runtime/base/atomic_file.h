@@ -28,8 +28,9 @@ struct fbr_atomic {
     char path[PATH_MAX + NAME_MAX], beside[PATH_MAX + NAME_MAX + FBR_ATOMIC_ROOM];
 };
 
-/* Begins a file. If path is a directory ("" is the current one), the file becomes `name` in it.
- * Removes the files that other processes left behind in that folder. */
+/* Begins a file. If path is a directory ("" is the current one), the file becomes `name` in it. If
+ * path is a link, the file becomes the link's target. Removes the files that other processes left
+ * behind in that folder. */
 int fbr_atomic_begin(struct fbr_atomic *f, const char *path, const char *name,
                      struct fbr_error *err);
 /* Gives the file its name and permissions, and closes it. After an error nothing of it is left, and

@@ -30,9 +30,11 @@ fiber config set docker_mounts '/data:/data:ro /scratch:/scratch' >out
 [ "$(cat "$file")" = $'heartbeat = 2s\ndocker_mounts = /data:/data:ro /scratch:/scratch' ] || complain "file: $(cat "$file")"
 [ "$(stat -c %a "$file")" = 600 ] || complain "mode: $(stat -c %a "$file")"
 
-fiber config set log_level warning >out 2>&1 || complain "another way to write a value: $(cat out)"
+fiber config set log_level warning >out 2>err || complain "another way to write a value: $(cat out)"
+[ -s err ] && complain "another way to write a value: $(cat err)"
 mv "$file" elsewhere && ln -s "$PWD/elsewhere" "$file"
 fiber config set log_level info >out
+[ "$(cat out)" = "log_level = info, in $file" ] || complain "through a link: $(cat out)"
 { [ -L "$file" ] && grep -qx 'log_level = info' elsewhere; } || complain 'a link is replaced, and not what it leads to'
 mv elsewhere "$file"
 

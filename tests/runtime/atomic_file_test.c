@@ -207,6 +207,26 @@ static void a_link_in_it_is_not_followed(void **state)
     file_expect(in_dir("kept/file"), "data", 4, 0600);
 }
 
+/* The links lead from one folder into another, and to a file that need not exist. */
+static void a_file_is_written_through_links(void **state)
+{
+    struct fbr_error err = {0, ""};
+    struct fbr_atomic f;
+
+    assert_int_equal(mkdir(in_dir("a"), 0700) | mkdir(in_dir("b"), 0700), 0);
+    assert_int_equal(symlink("../b/second", in_dir("a/first")), 0);
+    assert_int_equal(symlink(in_dir("target"), in_dir("b/second")), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fbr_atomic_begin(&f, in_dir("a/first"), "", &err), 0);
+        assert_int_equal(write(f.fd, "whole", 5), 5);
+        assert_int_equal(fbr_atomic_commit(&f, 0600, &err), 0);
+        assert_int_equal(readlink(in_dir("a/first"), err.text, sizeof(err.text)), 11);
+        file_expect(in_dir("target"), "whole", 5, 0600);
+    }
+    assert_int_equal(symlink("round", in_dir("round")), 0);
+    assert_int_equal(fbr_atomic_begin(&f, in_dir("round"), "", &err), -ELOOP);
+}
+
 static void errors_say_why(void **state)
 {
     char name[PATH_MAX], *too_long = malloc(2 * PATH_MAX);
@@ -241,6 +261,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_files_and_directories_of_that_name_go, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_link_in_it_is_not_followed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_is_written_through_links, set_up, tear_down),
         cmocka_unit_test_setup_teardown(errors_say_why, set_up, tear_down),
     };
 
