@@ -161,7 +161,8 @@ static bool is_changed(const struct fbr_file *f, const struct stat *st)
            ((uint64_t)st->st_size == f->size && fbr_file_mtime(st) != f->mtime);
 }
 
-static int put_contents(struct archive *a, const struct fbr_file *f, struct fbr_error *err)
+static int put_contents(struct archive *a, const char *name, const struct fbr_file *f,
+                        struct fbr_error *err)
 {
     char block[65536];
     uint64_t left = f->size;
@@ -182,7 +183,7 @@ static int put_contents(struct archive *a, const struct fbr_file *f, struct fbr_
         else if (n == 0)
             rc = changed(f->path, err);
         else if (archive_write_data(a, block, (size_t)n) != n)
-            rc = image_tar_failed(a, f->path, err);
+            rc = image_tar_failed(a, name, err);
         else
             left -= (uint64_t)n;
     }
@@ -228,7 +229,7 @@ int image_put_file(struct archive *a, const char *name, const struct fbr_file *f
     if (rc < 0 || f->kind != FBR_FILE_REGULAR)
         return rc;
     if (!f->text)
-        return put_contents(a, f, err);
+        return put_contents(a, name, f, err);
     return archive_write_data(a, f->text, f->size) == (la_ssize_t)f->size
                ? 0
                : image_tar_failed(a, name, err);

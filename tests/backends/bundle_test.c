@@ -6,12 +6,14 @@
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -158,6 +160,23 @@ static void test_a_full_disk_is_told(void **state)
     close(fd);
 }
 
+static void test_a_file_that_cannot_be_written_is_named(void **state)
+{
+    const struct rlimit small = {.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+    struct fbr_error err = {0, ""};
+    struct rlimit before;
+
+    temp_dir_make(dir);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(fbr_bundle_into("/bin/sh", dir, false, &err), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    if (!strstr(err.text, dir)) /* and not the file that is copied */
+        fail_msg("%s", err.text);
+    temp_dir_remove(dir);
+}
+
 static void test_no_file_is_replaced_by_a_folder(void **state)
 {
     struct fbr_error err = {0, ""};
@@ -234,6 +253,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_moved_program_starts_itself_and_its_files),
         cmocka_unit_test(test_what_is_no_program_is_refused),
         cmocka_unit_test(test_a_full_disk_is_told),
+        cmocka_unit_test(test_a_file_that_cannot_be_written_is_named),
         cmocka_unit_test(test_no_file_is_replaced_by_a_folder),
         cmocka_unit_test(test_a_file_that_becomes_longer_meanwhile_is_taken_whole),
     };
