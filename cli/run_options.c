@@ -97,7 +97,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
              "limit of restarts; default 3. 0 turns restart into abort, and replace into shrink. "
              "Without --on-failure it means restart. Disruptions by the cluster (evicted, "
              "preempted, a lost node) count separately, up to 100"},
-    [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T",
+    [RUN_TIMEOUT] = {"timeout", 0, CLI_MS, "T", .max = 24 * 24 * 3600000,
                      .help = "ends the run after this time, such as 90s or 2h, with exit code 124"},
     [RUN_GRACE] = {"grace", 0, CLI_MS, "T", .config = "grace",
                    .also = "shutdown-timeout shutdown_timeout",
@@ -154,7 +154,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                          "report-state-on-timeout report-child-jobs-separately do-not-resolve "
                          "print-all-exitcodes pmi-port enable-x disable-x unbuffered u run_path "
                          "run-path novm use-regexp",
-                     .help = "accepted, but has no effect"},
+                     .help = "has no effect"},
     [RUN_NOTHING_ARGUMENT] =
         {"mpi", 0, CLI_NOTHING, "X",
          .also = "rdzv-backend rdzv_backend rdzv-id rdzv_id rdzv-conf rdzv_conf role "
@@ -163,7 +163,7 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                  "launch-agent prefix rmk topolib demux usize order-nodes "
                  "localhost nameserver stream-buffering signals-to-handle signals_to_handle "
                  "event-log-handler event_log_handler logs-specs logs_specs",
-         .help = "all bootstraps are always available"},
+         .help = "has no effect; all bootstraps of MPI are always available"},
     [RUN_KILL] = {"kill-on-bad-exit", 0, CLI_FLAG, .max = 1, .foreign = true, .also = "K",
                   .help = "ranks are ended when one fails; use --on-failure shrink to let the "
                           "others go on"},
@@ -409,8 +409,8 @@ static int take_size(struct run_options *s, const struct cli_args *args, struct 
     s->size = asked ? asked : most ? (int)most : nodes || per_node ? nodes + per_node : 1;
     if (most > 0 && s->size > most)
         return fbr_fail(err, -EINVAL,
-                        "%d ranks do not fit on %d nodes with %d each; omit one of the three "
-                        "options",
+                        "%d ranks do not fit on --nodes %d with --per-node %d; omit one of the "
+                        "three options",
                         s->size, nodes, per_node);
     if (nodes > s->size)
         return fbr_fail(err, -EINVAL, "%d nodes are more than %d ranks", nodes, s->size);

@@ -380,7 +380,7 @@ static int no_file(const char *name, const char *workdir, bool image, struct fbr
                                 "directory DIR"
                               : "");
     if (workdir[0] != '/' && !getcwd(here, sizeof(here)))
-        here[0] = '\0';
+        snprintf(here, sizeof(here), "(deleted)");
     return fbr_fail(err, -ENOENT,
                     "cannot start %s: there is no such file in the working directory %s%s%s; use "
                     "--workdir DIR to start in another one",

@@ -338,6 +338,8 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"--nodes 65536 --per-node 65536 p", "more than 1048576 ranks"},
         {"-H a,b -n 3 p", "3 ranks are more than the 2 slots of 2 hosts: add --oversubscribe"},
         {"-H a,b --per-node 2 -n 5 p", "do not fit on 2 hosts with 2 each"},
+        {"--nodes 1 --per-node 1 -n 2 p", "2 ranks do not fit on --nodes 1 with --per-node 1"},
+        {"--timeout 30000h p", "from 0ms to 576h"},
         {"-H a,b --nodes 3 p", "only 2 hosts are named"},
         {"-H a,-b p", "\"-b\" is not a host"},
         {"-H a -b docker p", "not for --backend docker"},

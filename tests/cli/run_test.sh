@@ -25,6 +25,8 @@
     check 124 '' '' run --timeout 100ms tail -f /dev/null
     check 125 '' 'no such file in the working directory /.*; use --workdir DIR' run -n 1 ./no-such-program
     check 125 '' 'no such file in the working directory /; use --workdir DIR' run -n 1 --workdir / ./no-such-program
+    said=$(mkdir gone && cd gone && rmdir "$PWD" && fiber run -n 1 ./x 2>&1) || :
+    [[ $said == *'in the working directory (deleted); use'* ]] || { echo "in a deleted folder: $said"; bad=1; }
     deep=$work/$(printf 'deep%.0s' {1..50})/$(printf 'deep%.0s' {1..50}) # where some build systems put programs
     mkdir -p "$deep"
     printf '#!/bin/sh\necho "$@"\n' >"$deep/say"
