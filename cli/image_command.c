@@ -113,6 +113,13 @@ static int add_program(struct contents *c, const char *program, const struct cli
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return fbr_fail(err, -EISDIR, "%.256s is a directory, not a program; add it with --add",
                         path);
+    if (!c->files.n && !args->values[IMAGE_ENTRYPOINT].count && access(path, F_OK) == 0 &&
+        access(path, X_OK) < 0) /* containers could not start it */
+        return fbr_fail(err, -EACCES,
+                        "%.256s is not executable: use chmod +x, and begin a script with its "
+                        "interpreter (#!/usr/bin/env python3); to add a file that is not a "
+                        "program, use --add",
+                        path);
     fbr_args_addf(&c->files, "%s", path);
     return args->values[IMAGE_NO_PLUGINS].number ? 0 : add_library(c, path, named, err);
 }
@@ -334,8 +341,8 @@ static int unpack(const struct cli_args *args)
     struct fbr_error err = {0, ""};
     const struct fbr_cluster *cluster = fbr_module("cluster", &err);
 
-    if (args->noperands != 2) {
-        fbr_fail(&err, -EINVAL, "unpack needs a folder, and nothing else");
+    if (args->noperands != 2 || args->values[IMAGE_DRY_RUN].number) {
+        fbr_fail(&err, -EINVAL, "unpack takes one folder, and has no --dry-run");
         return cli_usage(args->command, &err);
     }
     if (!cluster || cluster->bundle_into("/proc/self/exe", args->operands[1],

@@ -92,6 +92,11 @@ check 2 '' '--output is for fiber image export' build x ls -o x.tar
 check 1 '' 'there is no program no-such-program in PATH' export x no-such-program -o x.tar
 check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar
 check 1 '' '/ is a directory, not a program; add it with --add' export x / -o x.tar
+echo 'print(1)' >plain.py
+check 1 '' 'plain.py is not executable: .*; to add a file that is not a program, use --add' export x ./plain.py -o x.tar
+check 0 '.*' '' export x ./plain.py -o x.tar --bare --entrypoint python3
+check 2 '' 'unpack takes one folder, and has no --dry-run' -n unpack "$work/unpacked"
+[ ! -e "$work/unpacked" ] || complain "unpack --dry-run made it"
 check 1 '' 'cannot write .*nowhere/x.tar' export x ls -o "$work/nowhere/x.tar"
 check 1 '' '"=1" has no name' export x ls -o x.tar -e =1
 check 1 '' 'there is no such variable here; use -e NOBODY=VALUE' export x ls -o x.tar -e NOBODY
