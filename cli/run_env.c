@@ -25,6 +25,11 @@ static int take_variable(struct fbr_env *e, const char *option, const char *text
 
     if (!strcmp(text, "ALL") && !value) /* srun's --export=ALL */
         return 0;
+    if (!strcmp(text, "NONE") && !value)
+        return fbr_fail(err, -EINVAL,
+                        "%s NONE: to start with an empty environment use env -i PATH=\"$PATH\" "
+                        "fiber run ...",
+                        option);
     if (len == 0)
         return fbr_fail(err, -EINVAL, "%s: \"%.64s\" has no name; use VAR or VAR=VALUE", option,
                         text);

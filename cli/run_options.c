@@ -699,6 +699,11 @@ static int foreign_take(struct run_options *s, const struct cli_args *args, stru
         return fbr_fail(err, -EINVAL,
                         "--kill-on-bad-exit=0: use --on-failure shrink to let the others go on "
                         "when a rank fails");
+    if (v[RUN_MEM].number > 0 && v[RUN_MEM].number < 1 << 20)
+        return fbr_fail(err, -EINVAL,
+                        "--mem %.32s is less than 1 MiB: without a unit it is in bytes, and not in "
+                        "MiB as in srun; use Mi or Gi",
+                        v[RUN_MEM].text);
     if (v[RUN_HWTHREADS].text && !s->ring.bind_to)
         s->ring.bind_to = "hwthread";
     return 0;

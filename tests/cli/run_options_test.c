@@ -340,6 +340,8 @@ static void what_cannot_be_met_is_refused_with_what_to_do(void **state)
         {"-H a,b --per-node 2 -n 5 p", "do not fit on 2 hosts with 2 each"},
         {"--nodes 1 --per-node 1 -n 2 p", "2 ranks do not fit on --nodes 1 with --per-node 1"},
         {"--timeout 30000h p", "from 0ms to 576h"},
+        {"--mem 4096 p", "--mem 4096 is less than 1 MiB: without a unit it is in bytes"},
+        {"--export=NONE p", "env -i PATH="},
         {"-H a,b --nodes 3 p", "only 2 hosts are named"},
         {"-H a,-b p", "\"-b\" is not a host"},
         {"-H a -b docker p", "not for --backend docker"},
