@@ -277,6 +277,7 @@ static int export_file(struct made *m, const char *path, struct fbr_error *err)
 {
     mode_t mask = umask(0);
     struct fbr_atomic f;
+    struct stat old;
     int rc;
 
     umask(mask);
@@ -285,7 +286,7 @@ static int export_file(struct made *m, const char *path, struct fbr_error *err)
     rc = m->ops->write(m->image, m->args->operands[1], f.fd, err);
     if (rc < 0)
         fbr_atomic_drop(&f);
-    else if (fbr_atomic_commit(&f, 0666 & ~mask, err) < 0)
+    else if (fbr_atomic_commit(&f, stat(path, &old) == 0 ? old.st_mode : 0666 & ~mask, err) < 0)
         rc = fbr_wrap(err, "cannot write the image");
     snprintf(m->where, sizeof(m->where), "%s", path);
     return rc;

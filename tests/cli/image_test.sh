@@ -92,6 +92,9 @@ check 2 '' '--output is for fiber image export' build x ls -o x.tar
 check 1 '' 'there is no program no-such-program in PATH' export x no-such-program -o x.tar
 check 1 '' 'no-such-program: No such file' export x ./no-such-program -o x.tar
 check 1 '' '/ is a directory, not a program; add it with --add' export x / -o x.tar
+chmod 640 y.tar
+check 0 '' '^$' export y ls -o y.tar --bare --quiet
+[ "$(stat -c %a y.tar)" = 640 ] || complain "a file that is replaced gets the mode $(stat -c %a y.tar)"
 echo 'print(1)' >plain.py
 check 1 '' 'plain.py is not executable: .*; to add a file that is not a program, use --add' export x ./plain.py -o x.tar
 check 0 '.*' '' export x ./plain.py -o x.tar --bare --entrypoint python3
