@@ -1,4 +1,4 @@
-/* run_env.c - the variables that commands give to jobs.
+/* run_env.c - the variables that -x, --env-file, --mca and the like give to jobs.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_env.h"

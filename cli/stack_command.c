@@ -512,12 +512,11 @@ const struct cli_command cli_stack = {
     .about = "Shows what the ranks of a run are doing: the stack of each of their threads",
     .text =
         "RUN is as in ps, RANK the number of a rank, a worker or a process, as top shows it. Each "
-        "process of "
-        "a rank is listed with its state (R runs, S sleeps, D waits in the kernel, T is stopped, Z "
-        "has ended), what it waits for in the kernel, its system call and its processor time. The "
-        "stacks follow, innermost call first. Equal stacks are shown once, with their ranks, so "
-        "that a rank with another stack is easy to see. For a program in Python they show the "
-        "interpreter; `fiber help exec` has a command that shows functions of Python.\n\n"
+        "process of a rank is listed with its state (R runs, S sleeps, D waits in the kernel, T is "
+        "stopped, Z has ended), what it waits for in the kernel, its system call and its processor "
+        "time. The stacks follow, innermost call first. Equal stacks are shown once, with their "
+        "ranks, so that a rank with another stack is easy to see. For a program in Python they "
+        "show the interpreter; `fiber help exec` has a command that shows functions of Python.\n\n"
         "It works on every backend and needs no debugger: the request goes through the run's "
         "launcher, and each job examines its own processes. A thread is stopped only while its "
         "stack is read, for a few milliseconds, and always continues. If the kernel forbids this, "
