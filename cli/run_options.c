@@ -72,12 +72,14 @@ const struct cli_option run_option_table[RUN_OPTIONS] = {
                           "CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or ZE_AFFINITY_MASK"},
     [RUN_MEM] = {"mem", 0, CLI_SIZE, "SIZE", .also = "memory",
                  .help = "memory of each job, such as 12Gi"},
-    [RUN_ENV] =
-        {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
-         .help = "a variable for the ranks; without =VALUE, with its value here; may be repeated"},
+    [RUN_ENV] = {"env", 'x', CLI_LIST, "VAR[=VALUE]", .also = "x export",
+                 .help = "a variable for the ranks; without =VALUE, with its value here; may be "
+                         "repeated. Ranks on this host and on slurm have all variables of this "
+                         "shell, others only these"},
     [RUN_ENV_FILE] = {"env-file", 0, CLI_LIST, "FILE", .also = "envfile",
-                      .help = "a file of variables for the ranks: lines NAME=VALUE, or # "
-                              "and a comment; --env overrides it. May be repeated"},
+                      .help = "a file of variables for the ranks: lines NAME=VALUE, or NAME with "
+                              "its value here, or # and a comment; --env overrides it. May be "
+                              "repeated"},
     [RUN_WORKDIR] = {"workdir", 0, CLI_DIR, "DIR", .also = "wdir wd chdir D",
                      .help = "working directory of the ranks; default: the current directory"},
     [RUN_NAME] = {"name", 0, CLI_TEXT, "NAME", .also = "job-name J",

@@ -18,8 +18,9 @@
  * nothing (inih alone would read the line as a continued value).
  *
  * A file that does not exist is no error, and a file that cannot be read is a warning. An invalid
- * line, an unknown key or FIBER_* variable, and a value of the wrong type are errors (-EINVAL). The
- * text of the error names the file and line, or the variable, and the nearest known key.
+ * line, an unknown key, a variable with nearly the name of a key's, and a value of the wrong type
+ * are errors (-EINVAL). The text of the error names the file and line, or the variable, and the
+ * nearest known key. Other variables FIBER_* may be of Fiber 0.2 or of another program.
  *
  * Types as they are written: bool true|false|yes|no|on|off|1|0; int 3; duration 500ms, 5s, 0.2s,
  * 2m, 1h; size 65536, 64Ki, 1.5Gi (powers of 1024) or 64K, 4G (powers of 1000); enum one of its
