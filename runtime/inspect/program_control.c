@@ -96,9 +96,9 @@ void fbr_program_started(struct fbr_runtime *rt)
                                                    .stop = fbr_own_run_stop,
                                                    .host = control_host};
 
-    if (fbr_getenv("FIBER_RANK")) /* the ring of this rank shows it */
-        return;
     if (!rt->program) {
+        if (fbr_getenv("FIBER_RANK")) /* the ring of this rank shows it */
+            return;
         rt->program = calloc(1, sizeof(*rt->program));
         if (!rt->program)
             return;
