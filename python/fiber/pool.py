@@ -605,9 +605,9 @@ class Pool(Names, _mp_pool.Pool, metaclass=abc.ABCMeta):
     The parameters up to context are multiprocessing's. error_handling=True tries a task that raised again, up to 100
     times. workers_per_job puts several workers into one job. With min and max the pool has as many workers as its
     backlog can use, and stops those that idle for `idle` seconds. retries: how often a task is run again after its
-    worker died (None: as configured, 0: never, -1: without end). timeout: seconds that a task may take. priority: of
-    this pool's tasks among its own; higher goes first. Of its jobs: name, image, cpus, gpus, memory (in bytes), backend,
-    workdir.
+    worker died (None: as configured, 0: never, -1: without end). timeout: seconds that a task may take. priority:
+    tasks with a higher one run first. name, image, cpus, gpus, memory (in bytes), backend and workdir are those of the
+    pool's jobs.
     """
 
     def __init__(self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None, *,
